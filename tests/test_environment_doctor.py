@@ -284,7 +284,7 @@ def test_the_command_ends_with_one_where_the_contract_is_broken_and_prints_json(
     found = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("fail"))
     assert found.split()[1] == "gymnasium" and "ended with exit status 3" in found and "failed in make" not in found
     assert main(["doctor", "--env", "walk.py:Stuck", "--limit", "3"]) == 1
-    assert "the process that made it to look at it gave no answer within 3 s" in capsys.readouterr().out
+    assert "the process that made it to inspect it gave no answer within 3 s" in capsys.readouterr().out
     assert main(["doctor", "--env", "CartPol-v1"]) == 2
     assert "Did you mean" in capsys.readouterr().err
     assert main(["doctor", "--wrapper", "walk.py:loose"]) == 2

@@ -195,7 +195,7 @@ def test_steps_beyond_the_budget_are_said_beforehand_and_a_spent_budget_says_why
     with penstock.Trainer.resume(tmp_path / "run") as again:
         assert again.train().steps == 64
     shown = capsys.readouterr().out
-    why = "nothing is left to train: the run stands at step 64, and total_steps=40 is spent: set total_steps=104"
+    why = "nothing is left to train: the run is at step 64, and total_steps=40 is reached: set total_steps=104"
     assert why in shown and "ends within a batch" not in shown
     with penstock.Trainer.resume(tmp_path / "run", total_steps=104) as again:
         assert again.train().steps == 128
@@ -395,7 +395,7 @@ def test_parameters_may_be_arrays(trainer):
 
 
 def test_weights_without_their_policy_are_refused_with_the_form_they_need(trainer):
-    with pytest.raises(ConfigError, match=r"there are \[0\]: give \{id: weights\}") as refused:
+    with pytest.raises(ConfigError, match=r"this run has \[0\]: give \{id: weights\}") as refused:
         trainer.set_parameters(trainer.get_parameters()[0])
     assert len(str(refused.value)) < 160
 
@@ -412,7 +412,7 @@ def test_parameters_come_from_a_checkpoint_by_its_path(trainer, tmp_path):
 
 @pytest.mark.parametrize("parameters", [{1: {}}, {}, {0: {}, 1: {}}])
 def test_a_policy_that_there_is_not_is_refused(trainer, parameters):
-    with pytest.raises(ConfigError, match=r"policies \[.*\]; there are \[0\]"):
+    with pytest.raises(ConfigError, match=r"policies \[.*\]; this run has \[0\]"):
         trainer.set_parameters(parameters)
 
 

@@ -1,6 +1,6 @@
 """Contracts between the engine's rooms: roles and their specs, backends, writers, the start of a run.
 
-The ground floor of the engine: every room may use it, and it uses none of them but the messages.
+Every module of the engine may import this one; of the engine, it imports only the messages.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from penstock.ipc import Doorbell
 
 SLEEP = 0.1  # seconds: longest sleep on a bell
-SPIN = 50e-6  # seconds: a bell is polled before the sleep, if a core is idle
+SPIN = 50e-6  # seconds: time to poll a bell before sleeping on it, if a core is idle
 
 
 class Role(Protocol):
@@ -39,7 +39,7 @@ class Role(Protocol):
 
 
 class RoleSpec(Protocol):
-    """Description of a role, which makes it; picklable."""
+    """Picklable description of a role, from which the role is made."""
 
     @property
     def name(self) -> str:
@@ -101,7 +101,7 @@ class Start:
     state
         Progress of learning.
     learning
-        Saved state of the learner alone; None: it begins anew, also where a checkpoint has weights alone.
+        Saved state of the learner beside the weights; None: it starts afresh, as from a checkpoint of weights only.
     meta
         Metadata of the checkpoint; empty: from nothing.
     """
@@ -128,7 +128,7 @@ class ExperienceWriter(Protocol):
         ...
 
     def restart_if_fenced(self) -> None:
-        """Begin segments anew that a new run epoch has fenced off."""
+        """Restart segments that a new run epoch has fenced off."""
         ...
 
     def record(self) -> None:
@@ -152,7 +152,7 @@ class Backend(Protocol):
     Attributes
     ----------
     has_lanes
-        Whether lanes have been there to step; those of a cluster come after a start that takes a while.
+        Whether there have been lanes to step; on a cluster, the first nodes take a while to start.
     """
 
     has_lanes: bool

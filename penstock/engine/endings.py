@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import Literal
 
-NO_STEP = "no step was learned from within max_seconds"  # reason of a failure: the time was over before a first batch
+NO_STEP = "no step was learned from within max_seconds"  # reason of a failure: time ran out before the first batch
 
 
 @dataclass(frozen=True)
@@ -18,14 +18,14 @@ class Budget:
     steps
         Steps of the run at which training ends.
     deadline
-        Moment at which training ends, in monotonic seconds; None: only steps count.
+        Time at which training ends, in monotonic seconds; None: no time limit.
     """
 
     steps: int
     deadline: float | None
 
     def spent(self, steps: int) -> Literal["", "steps", "seconds"]:
-        """Return the limit that a run at these steps has reached; "" before any."""
+        """Return the limit that a run at this number of steps has reached; "" if none."""
         if steps >= self.steps:
             return "steps"
         return "seconds" if self.deadline is not None and time.monotonic() >= self.deadline else ""
@@ -41,7 +41,7 @@ class TrainResult:
         Steps learned from so far, over all calls.
     seconds
         Wall-clock seconds spent on making the trainer and in `train` so far, over all calls; with ``backend="ray"``
-        those in `train` since a node was there.
+        only those in `train` since the first node connected.
     reached_target
         Whether the evaluator's mean return reached the target.
     target_return
@@ -49,8 +49,8 @@ class TrainResult:
     eval_return
         Mean return of the last evaluation; None if there was none.
     eval_unfinished
-        Episodes of that evaluation that were given up before they ended (see ``eval_max_steps``); `eval_return` counts
-        their returns up to then.
+        Episodes of that evaluation that were cut short (see ``eval_max_steps``); `eval_return` includes their returns
+        up to that point.
     mean_return
         Mean return of the last 100 training episodes; None if none has ended.
     stopped
@@ -58,7 +58,7 @@ class TrainResult:
     run_dir
         Local directory of the run; None: nothing is written.
     unsent
-        Parts of the run that are not at its remote ``run_dir`` yet; empty where all are, and for local runs.
+        Parts of the run that have not yet been sent to its remote ``run_dir``; empty if all have, and for local runs.
     unsaved
         Reason why the checkpoint at the end could not be written; "" if it was, or if ``run_dir`` is None.
     """
@@ -77,7 +77,7 @@ class TrainResult:
 
 
 class TrainingInterrupted(KeyboardInterrupt):
-    """A signal, such as that of Ctrl-C, ended a training in good order; `result` is its result so far."""
+    """A signal, such as Ctrl-C, ended training in good order; `result` is the result so far."""
 
     def __init__(self, result: TrainResult) -> None:
         later = "" if result.run_dir is None else f", or after close() with Trainer.resume({result.run_dir!r})"

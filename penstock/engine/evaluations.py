@@ -18,15 +18,15 @@ from penstock.play.evaluation import Evaluation
 from penstock.runs.formatting import number
 from penstock.runs.store import CheckpointStore
 
-# Share of the machine's time that is the evaluator's at most, where no eval_interval is given:
+# Largest share of the machine's time for the evaluator if no eval_interval is given:
 SHARE, SHARE_WITH_TARGET = 0.03, 0.1
-FREE_SECONDS = 1.0  # of playing without a target, after which that share counts
-LEAST_GRACE = 10.0  # seconds that an evaluation may go on beyond max_seconds,
-GRACE = 0.1  # or this share of them
+FREE_SECONDS = 1.0  # of playing without a target before that share applies
+LEAST_GRACE = 10.0  # seconds by which an evaluation may exceed max_seconds,
+GRACE = 0.1  # or this share of max_seconds if that is longer
 
 
 def rest_ratio(cores: float, *, has_target: bool) -> float:
-    """Ratio of the evaluator's rest to its playing time, by number of cores: with a target 4 on two, 0 on ten."""
+    """Return the ratio of the evaluator's rest to its playing time; with a target, 4 on two cores and 0 on ten."""
     return max(0.0, 1.0 / ((SHARE_WITH_TARGET if has_target else SHARE) * cores) - 1.0)
 
 
@@ -38,7 +38,7 @@ class Evaluations:
     config
         Settings of the run.
     progress
-        Progress of the run, which results are added to.
+        Progress of the run, to which results are added.
     chronicle
         Checkpoint stores of the run, and its log.
     roles
@@ -56,10 +56,10 @@ class Evaluations:
         self._next = progress.steps + self._interval
         self._rests_until = 0.0  # monotonic seconds
         self._free = FREE_SECONDS if config.target_return is None else 0.0
-        # In a serial run no clock decides anything; an evaluator on a node takes nothing of the learner's machine.
+        # In a serial run nothing depends on time; an evaluator on a node does not load the learner's machine.
         has_share = config.backend != "serial" and config.evaluator == "home"
         self._rests = config.eval_interval is None and has_share
-        # Requests are numbered: an answer to an earlier one is not taken for that to a later one.
+        # Requests are numbered so that a late answer to an earlier one is recognised.
         self.requested = self.answered = 0
         self.has_reached_target = False
         self.deadline = math.inf
@@ -84,7 +84,7 @@ class Evaluations:
 
     @property
     def is_overdue(self) -> bool:
-        """Whether the deadline has passed, which the evaluator checks between steps, without an answer."""
+        """Whether the deadline, which the evaluator checks between steps, has long passed without an answer."""
         return self.is_under_way and time.monotonic() >= self.deadline + LEAST_GRACE
 
     def schedule(self, meta: Callable[[], Sequence[dict[str, Any]]]) -> None:
@@ -133,12 +133,12 @@ class Evaluations:
         if self.is_overdue:
             self.forget()
             self._chronicle.event(
-                "warning: the final weights have no evaluation: the evaluator has not answered, and time is up"
+                "warning: the final weights were not evaluated: the evaluator has not answered, and time is up"
             )
 
     def take(self, evaluated: Evaluated) -> None:
         """Record the result of an evaluation."""
-        if evaluated.number <= self.answered:  # of weights that were replaced meanwhile
+        if evaluated.number <= self.answered:  # its weights have been replaced
             return
         self.answered = evaluated.number
         if self._rests:
@@ -154,15 +154,15 @@ class Evaluations:
                 self._has_shown_unfinished = True
                 self._chronicle.event(self._about_unfinished(scored.evaluation))
             if scored.error is not None:
-                whose = f" of policy {policy.name!r}" if policy.name else ""
-                problem = f"the best weights{whose} could not be written, training goes on: {scored.error}"
+                of_policy = f" of policy {policy.name!r}" if policy.name else ""
+                problem = f"the best weights{of_policy} could not be written, training continues: {scored.error}"
                 self._chronicle.event(f"warning: {problem}")
         if evaluated.without_film is not None and not self._has_shown_film:
             self._has_shown_film = True
             steps = evaluated.policies[0].evaluation.steps
             self._chronicle.event(
-                f"warning: no film of the evaluation at step {steps:,}: {evaluated.without_film}; further "
-                "evaluations without one are not listed"
+                f"warning: no film of the evaluation at step {steps:,}: {evaluated.without_film}; further missing "
+                "films are not reported"
             )
 
     def forget(self) -> None:
@@ -170,7 +170,7 @@ class Evaluations:
         self.answered = self.requested
 
     def forget_all(self) -> None:
-        """Drop the last evaluation too: it is of weights that were replaced."""
+        """Drop the last evaluation too, because its weights were replaced."""
         self.forget()
         for policy in self._progress.policies:
             policy.evaluation = None
@@ -180,16 +180,16 @@ class Evaluations:
         config = self._config
         longest = max(evaluation.lengths[-evaluation.unfinished :])
         why = f"eval_max_steps={config.eval_max_steps}" if longest >= config.eval_max_steps else "max_seconds"
-        target = "" if config.target_return is None else "; they never reach a target"
+        target = "" if config.target_return is None else ", and the target does not count as reached"
         return (
             f"warning: an evaluation was asked for {evaluation.asked} episodes: {evaluation.finished} ended, and "
-            f"{evaluation.unfinished} were given up after at most {longest:,} steps ({why}). The mean return of "
-            f"{number(evaluation.mean_return)} counts what these had returned by then{target}"
+            f"{evaluation.unfinished} were cut short after at most {longest:,} steps ({why}). The mean return of "
+            f"{number(evaluation.mean_return)} includes their returns up to that point{target}"
         )
 
 
 def _interval(config: Config) -> int:
-    """Steps between two evaluations; 0: no evaluations."""
+    """Return the number of steps between two evaluations; 0: no evaluations."""
     interval = config.eval_interval
     if interval == "continuous":
         return 1

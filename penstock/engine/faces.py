@@ -68,7 +68,7 @@ class Face(Trainer):
         meant = sorted(name for name in vars(cls) if name[0] != "_" and name != "algorithm" and hasattr(kind, name))
         if meant:
             raise TypeError(
-                f"{cls.__name__} defines {', '.join(meant)} on a trainer, where no algorithm looks: derive it from "
+                f"{cls.__name__} defines {', '.join(meant)} on a trainer, where they have no effect: derive it from "
                 f"{kind.__module__}.{kind.__qualname__}, and train it by penstock.Trainer({cls.__name__}, env=...)"
             )
 
@@ -79,8 +79,8 @@ class Face(Trainer):
         if others:
             given = ", ".join(map(repr, (env, *others)))
             raise ConfigError(
-                f"{type(self).__name__}({given}): only env is positional, all else is given by name; the network by "
-                'encoder, hidden_sizes and memory, e.g. encoder="mlp"'
+                f"{type(self).__name__}({given}): only env is positional, give all else by name; describe the network "
+                'by encoder, hidden_sizes and memory, e.g. encoder="mlp"'
             )
         super().__init__(self.algorithm, env, preset=preset, **settings)
 
@@ -94,11 +94,11 @@ def _face(algorithm: type[Algorithm], about: str) -> type[Face]:
 APPO = _face(appo.APPO, "APPO, asynchronous PPO")
 PPO = _face(ppo.PPO, "PPO, synchronous")
 A2C = _face(a2c.A2C, "A2C, synchronous")
-A3C = _face(a3c.A3C, "A3C, workers that learn")
+A3C = _face(a3c.A3C, "A3C, learning in the workers")
 IMPALA = _face(impala.IMPALA, "IMPALA, V-trace")
-IMPACT = _face(impact.IMPACT, "IMPACT, batches used again")
+IMPACT = _face(impact.IMPACT, "IMPACT, which reuses batches")
 CLEAR = _face(clear.CLEAR, "CLEAR, against forgetting")
-LASER = _face(laser.LASER, "LASER, mostly from replay")
+LASER = _face(laser.LASER, "LASER, mostly on replayed data")
 PQN = _face(pqn.PQN, "PQN, Q-learning without replay")
 DQN = _face(dqn.DQN, "DQN and its extensions")
 Rainbow = _face(rainbow.Rainbow, "Rainbow, six extensions of DQN")

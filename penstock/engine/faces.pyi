@@ -638,7 +638,7 @@ class A3CSettings(_Shared, _Fresh, _Segment, _RMSProp, total=False):
     clipping must match. Default: "sum"."""
 
 class A3C(Face):
-    """Trains with A3C, workers that learn; settings are fields of `penstock.algorithms.a3c.A3CConfig`.
+    """Trains with A3C, learning in the workers; settings are fields of `penstock.algorithms.a3c.A3CConfig`.
 
     Other defaults: num_envs_per_worker=8, learning_rate_schedule="linear", total_steps=500000, max_grad_norm=40.0,
     segment_length=20.
@@ -686,7 +686,7 @@ class IMPACTSettings(
     """Normalise advantages to mean 0 and standard deviation 1 in each update. Default: True."""
 
 class IMPACT(Face):
-    """Trains with IMPACT, batches used again; settings are fields of `penstock.algorithms.impact.IMPACTConfig`.
+    """Trains with IMPACT, which reuses batches; settings are fields of `penstock.algorithms.impact.IMPACTConfig`.
 
     Other defaults: learning_rate_schedule="linear", learning_rate=None, entropy_coef=0.003, batch_size=256.
     """
@@ -720,7 +720,7 @@ class LASERSettings(
     Default: 0.3."""
 
 class LASER(Face):
-    """Trains with LASER, mostly from replay; settings are fields of `penstock.algorithms.laser.LASERConfig`.
+    """Trains with LASER, mostly on replayed data; settings are fields of `penstock.algorithms.laser.LASERConfig`.
 
     Other defaults: learning_rate_schedule="linear", learning_rate=None, max_grad_norm=40.0, segment_length=20,
     batch_size=320, replay=('queue:1/4', 'uniform:3/4,capacity=2000').

@@ -21,13 +21,13 @@ class PolicyInspection:
     Attributes
     ----------
     version
-        Number of the published weights; 0: those that training began with.
+        Version of the published weights; 0: the initial weights.
     slots
         Number of slots by their state: "free", "writing", "full", "reading".
     queued
-        Entries of the queue of full slots. Some may be outdated: the slots' states are the truth.
+        Entries in the queue of full slots. Some may be outdated; the states in `slots` are authoritative.
     epoch
-        Number of the run epoch. Segments begun in an earlier epoch are thrown away.
+        Number of the run epoch. Segments begun in an earlier epoch are discarded.
     replay_rows
         Rows in the replay buffer; None for a policy without one.
     """
@@ -62,8 +62,8 @@ class Inspection:
 def inspect(trainer: Trainer) -> Inspection:
     """Return the processes, slots, queues and versions of a trainer at this moment.
 
-    May be called at any time, from a callback or another thread too: shared memory is read without waiting. Numbers of
-    a run in progress are of slightly different moments.
+    May be called at any time, also from a callback or another thread: shared memory is read without waiting. During
+    training, the numbers are read at slightly different moments.
 
     Raises
     ------
@@ -85,7 +85,6 @@ def inspect(trainer: Trainer) -> Inspection:
 
 
 def _inspect_policy(policy: Policy) -> PolicyInspection:
-    """Return the state of one policy's experience and weights."""
     arena, path = policy.arena, policy.path
     return PolicyInspection(
         version=max(0, arena.weights.version),

@@ -29,11 +29,11 @@ class Learned:
     Attributes
     ----------
     steps, version, updates, skipped_updates
-        Steps learned from, version of the weights, updates made and left out.
+        Steps learned from, version of the weights, updates made and skipped.
     losses
-        Numbers that the algorithm reports of the last update.
+        Numbers that the algorithm reports for the last update.
     experience
-        Shown and logged numbers of the data path, by the name of the metric.
+        Numbers of the data path to show and log, by name of the metric.
     learning_rate
         Learning rate of the last update; None where rollout workers report it.
     """
@@ -85,7 +85,7 @@ class Episodes:
     policy
         Number of the policy.
     is_new
-        Whether each episode began after the policy's last fence, where weights or settings were replaced; empty: all.
+        Whether each episode began after the policy's last fence, which replaced weights or settings; empty: all did.
     """
 
     finished: list[tuple[float, int]]
@@ -96,7 +96,7 @@ class Episodes:
 
 @dataclass(frozen=True)
 class EnvironmentMetrics:
-    """Numbers by name that environments of a policy have reported, and whether since the policy's last fence."""
+    """Numbers by name reported by environments of a policy; `is_new`: since the policy's last fence."""
 
     values: Mapping[str, float]
     policy: int = 0
@@ -112,9 +112,9 @@ class Scored:
     evaluation
         Result of the evaluation.
     is_best
-        Whether the weights are the best so far. They lie in the arena's block of the best weights then.
+        Whether the weights are the best so far; if so, they are in the arena's block of the best weights.
     error
-        Error of saving the best weights; None: none.
+        Error in saving the best weights; None: no error.
     others
         Earlier evaluations of the same weights, which this one confirms.
     """
@@ -127,7 +127,7 @@ class Scored:
 
 @dataclass(frozen=True)
 class EnvironmentSteps:
-    """Steps that environments of several agents have made since the last report of them."""
+    """Steps made by environments of several agents since the last report of this kind."""
 
     count: int
 
@@ -147,7 +147,7 @@ class Evaluated:
     has_reached_target
         Whether all policies with a target have reached it twice.
     without_film
-        Reason why there is no film, where one was to be made; None: there is one, or there was to be none.
+        Reason why a film that was due was not made; None: it was made, or none was due.
     """
 
     number: int
@@ -159,7 +159,7 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class Saved:
-    """A checkpoint was written, or failed with an error; `number` is that of the command."""
+    """A checkpoint was written, or could not be because of an error; `number` is that of the command."""
 
     number: int
     error: Exception | None
@@ -167,7 +167,7 @@ class Saved:
 
 @dataclass(frozen=True)
 class ContentsSaved:
-    """End of the saving of a data path's contents; `number` is that of the command."""
+    """Contents of a data path were saved, or could not be because of an error; `number` is that of the command."""
 
     number: int
     error: Exception | None
@@ -176,21 +176,21 @@ class ContentsSaved:
 
 @dataclass(frozen=True)
 class WeightsSet:
-    """The learner has adopted weights; `version` is theirs."""
+    """The learner has adopted weights and given them this version."""
 
     version: int
 
 
 @dataclass(frozen=True)
 class Copied:
-    """State of a learner for another: weights, normalisations, optimisers and targets.
+    """State of a learner for another one to adopt: weights, normalisations, optimisers and targets.
 
     Attributes
     ----------
     learned
         The state, as bytes that share no memory with the learner's own.
     version, steps
-        Version of the weights, and their policy's steps.
+        Version of the weights, and steps that the policy has learned from.
     """
 
     learned: bytes
@@ -200,7 +200,7 @@ class Copied:
 
 @dataclass(frozen=True)
 class Diverged:
-    """Updates of a population's policy are not finite any more; the policy waits to be replaced."""
+    """Updates of a policy in a population are no longer finite; the policy waits to be replaced."""
 
     policy: int
     problem: str
@@ -215,14 +215,14 @@ class Note:
 
 @dataclass(frozen=True)
 class EpisodeSteps:
-    """Numbers of each step of a recent episode, ``[T]``, by name, for the charts of an episode."""
+    """Numbers of each step of a recent episode by name, each ``[T]``, for the charts of an episode."""
 
     columns: Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True)
 class NodesSeen:
-    """Statuses of nodes of the run, by number; the first is 0. From a receiver: of those that connect to it."""
+    """Statuses of the run's nodes, by number from 0; a receiver reports only the nodes that connect to it."""
 
     statuses: dict[int, NodeStatus]
     gateways: dict[int, NodeStatus] = field(default_factory=dict)
@@ -230,14 +230,14 @@ class NodesSeen:
 
 @dataclass(frozen=True)
 class Listening:
-    """A receiver listens for nodes, or a shard for the learner, at an address; the backend keeps it."""
+    """A receiver listens for nodes, or a shard for the learner, at an address, which the backend keeps."""
 
     address: tuple[str, int]
 
 
 @dataclass(frozen=True)
 class Ready:
-    """A role and its environments are made."""
+    """A role and its environments have been created."""
 
 
 @dataclass(frozen=True)
@@ -247,7 +247,7 @@ class Failed:
     Attributes
     ----------
     error
-        The exception, if it can be pickled.
+        The exception; None if it cannot be pickled.
     text
         Traceback of the exception.
     """
@@ -268,14 +268,14 @@ class Failed:
 
 @dataclass(frozen=True)
 class Died:
-    """A role ended and is replaced; the backend reports it."""
+    """A role ended and will be replaced; sent by the backend."""
 
     story: str
 
 
 @dataclass(frozen=True)
 class FromRole:
-    """Report of one of several roles of a process."""
+    """Report of one of several roles that share a process."""
 
     role: str
     report: Report
@@ -287,9 +287,9 @@ Report = (
     | Died
 )  # fmt: skip
 Tell = Callable[[Report], None]
-"""Function that takes the reports of a role."""
+"""Function that a role calls with each report."""
 Handler = Callable[[str, Report], None]
-"""Function that takes the name of a role and its report."""
+"""Function called with the name of a role and its report."""
 
 
 # -- commands --------------------------------------------------------------------------------------------------------
@@ -319,7 +319,7 @@ class Save:
 
 @dataclass(frozen=True)
 class SetWeights:
-    """Adopt weights that were learned from a number of steps; None: the policy's own."""
+    """Adopt weights that were learned from `steps` steps; None: as many as the policy has learned from."""
 
     weights: dict[str, np.ndarray]
     steps: int | None
@@ -332,7 +332,7 @@ class Copy:
 
 @dataclass(frozen=True)
 class Inherit:
-    """Adopt the state of another learner; steps, seed and random numbers stay."""
+    """Adopt the state of another learner; keep steps, seed and random numbers."""
 
     learned: bytes
 
@@ -346,7 +346,7 @@ class Candidate:
     store
         Checkpoint store for the best weights; None: they are not saved.
     best_return
-        Mean return of the best weights so far; None: none yet.
+        Mean return of the best weights so far; None: no evaluation yet.
     meta
         Metadata of the best weights' checkpoint.
     """
@@ -383,21 +383,21 @@ class Evaluate:
 
 @dataclass(frozen=True)
 class GoOnWithout:
-    """Stop waiting for a node that is lost, or was never there."""
+    """Stop waiting for a node that is lost, or that never connected."""
 
     node: int
 
 
 @dataclass(frozen=True)
 class Dismiss:
-    """Grant a node nothing more: it leaves when what it was granted has arrived."""
+    """Grant a node nothing more; it leaves when everything that it was granted has arrived."""
 
     node: int
 
 
 @dataclass(frozen=True)
 class DrawFrom:
-    """Draw from a shard of the replay, too, or in the place of the one that its gateway had."""
+    """Draw from a shard of the replay, which replaces any earlier shard of the same gateway."""
 
     shard: ShardAddress
 
@@ -409,7 +409,7 @@ class Stop:
 
 @dataclass(frozen=True)
 class ToRole:
-    """Command to one of several roles of a process."""
+    """Command to one of several roles that share a process."""
 
     role: str
     command: Command
@@ -419,6 +419,6 @@ Command = Save | SetWeights | Copy | Inherit | Evaluate | GoOnWithout | Dismiss 
 
 
 def unknown(role: str, command: object, *known: type) -> ValueError:
-    """Error for a command that a role does not take; `known` are the legal commands."""
+    """Return the error for a command that a role does not accept; `known` are the legal commands."""
     legal = " or ".join(each.__name__ for each in known) or "none"
     return ValueError(f"the {role} takes no command {type(command).__name__} (legal: {legal})")

@@ -51,15 +51,15 @@ def open_training(
     algorithm: type[Algorithm], config: Config, run: RunDirectory | None = None,
     checkpoints: Sequence[Checkpoint] = (), changes: Collection[str] = (),
 ) -> Supervisor:  # fmt: skip
-    """Make a training whose roles are not started yet.
+    """Make a training without starting its roles.
 
     Parameters
     ----------
     algorithm, config
         Algorithm, and its settings.
     run, checkpoints
-        Directory of a run that goes on, and the checkpoint of each of its policies; empty: it begins, a new one if its
-        directory is None.
+        Directory of a resumed run, None for a new one; and the checkpoint that each policy starts from, empty to start
+        from nothing.
     changes
         Names of settings that a resume changes.
 
@@ -82,7 +82,7 @@ def reopen_training(
     run_dir: str | os.PathLike[str], changes: Mapping[str, Any], report: Callable[[str], None] | None = None, *,
     trust_code: bool = False, kind: type[Algorithm] = Algorithm,
 ) -> Supervisor:  # fmt: skip
-    """Open a run of some kind of algorithm again; other parameters, and errors, are those of `Trainer.resume`."""
+    """Resume a run of an algorithm that is a `kind`; other parameters and errors as for `Trainer.resume`."""
     if is_remote(run_dir):
         from penstock.runs.fetching import copy_to_resume
 
@@ -101,7 +101,7 @@ def reopen_training(
         if is_remote(url) and not (trust_code or is_sealed(run.info, str(url))):
             raise UntrustedCodeError(
                 f"{run_dir} would be sent to {url}, and no seal says that this user chose it: the run may be a copy. "
-                "If that is the place, give --trust-code, in Python trust_code=True"
+                "If the URL is right, use --trust-code, in Python trust_code=True"
             )
         before = {**run.config, "run_dir": url if is_remote(url) else os.fspath(run_dir)}
         more = changes.get("max_seconds")
@@ -114,8 +114,8 @@ def reopen_training(
         supervisor = open_training(algorithm, config, run, checkpoints, changes)
         if left:
             now = ", ".join(f"{name}={value!r}" for name, value in left.items())
-            told = f"backend={config.backend!r} has no nodes: {now} from now on"
-            supervisor.training.notes = [*supervisor.training.notes, told]
+            note = f"backend={config.backend!r} has no nodes: {now} from now on"
+            supervisor.training.notes = [*supervisor.training.notes, note]
         _note_changes(run, supervisor.progress.steps, before, supervisor.training.config.to_json(), changes)
         on_failure.pop_all()
     return supervisor
@@ -135,7 +135,7 @@ def _opened(
     if config.backend == "ray":
         config = on_cluster(algorithm, config)
     if config.pbt_space is not None:
-        config = replace(config, pbt_space=tables_of(config.pbt_space))  # a run goes on without the file
+        config = replace(config, pbt_space=tables_of(config.pbt_space))  # a resume does not need the file
     schedule: Schedule = {}
     if config.schedule is not None:
         schedule = schedule_of(config.schedule, config.schedule_policy)
@@ -165,11 +165,11 @@ def _opened(
                 run.log(_what_is_seen(policy))
             if env.payload.nbytes:
                 run.log(
-                    f"arguments of the environment: {env.payload.nbytes / 2**20:,.1f} MiB of memory, which all "
-                    "processes of this machine share; a page that one writes to is its own"
+                    f"arguments of the environment: {env.payload.nbytes / 2**20:,.1f} MiB of memory, shared by all "
+                    "processes of this machine; a process that writes to a page gets its own copy"
                 )
             if is_remote(run.config.get("run_dir")):
-                from penstock.runs.sending import Sender  # a run that stays here needs nothing of it
+                from penstock.runs.sending import Sender  # not needed by local runs
 
                 sender = Sender(run)
             notes += [run.lock.note] if run.lock is not None and run.lock.note else []
@@ -185,13 +185,13 @@ def _opened(
             config, env, found.seen[0].frame_skip, policies, run, statistics, population, schedule, notes, sender
         ))  # fmt: skip
         on_failure.pop_all()
-    if config.backend != "ray":  # the start of a cluster is none of the run's seconds
+    if config.backend != "ray":  # the start of a cluster does not count as time of the run
         supervisor.progress.seconds += time.monotonic() - began
     return supervisor
 
 
 def _observation(seen: ObservationSpec, checkpoint: Checkpoint | None) -> ObservationSpec:
-    """Observation spec of a policy; a resumed policy keeps the bounds that it has learned with."""
+    """Return the observation spec of a policy; a resumed policy keeps the bounds that it was trained with."""
     if checkpoint is None:
         return seen
     before, _ = specs_from_json(checkpoint.meta["specs"])
@@ -199,7 +199,7 @@ def _observation(seen: ObservationSpec, checkpoint: Checkpoint | None) -> Observ
 
 
 def _for_roles(config: Config) -> Config:
-    """Return a policy's settings for its roles: without objects of the environment, and for any working directory."""
+    """Return a policy's settings for its roles: without the environment's objects, and with absolute paths."""
     is_at_home = config.evaluator == "home"  # a node has its own copies of files
     against = with_absolute_paths(config.eval_against) if is_at_home else config.eval_against
     return replace(config, env_kwargs=saved(config.env_kwargs), eval_against=against).with_schedules()
@@ -218,8 +218,8 @@ def _notes_of_statistics(config: Config, statistics: RunStatistics, seen: Probed
     if alone:
         notes.append(
             f"warning: the running statistics {', '.join(alone)} are not saved, and not shared by "
-            f"{'nodes' if config.backend == 'ray' else 'environments'}: evaluations and the loaded policy see other "
-            f"observations than training. {ADVICE}"
+            f"{'nodes' if config.backend == 'ray' else 'environments'}: observations in evaluations and of the loaded "
+            f"policy differ from those in training. {ADVICE}"
         )
     return notes
 

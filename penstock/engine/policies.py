@@ -56,7 +56,7 @@ class Policy:
     algorithm
         Algorithm that learns the policy, with its settings.
     model
-        Network that holds the weights requested last.
+        Network that holds the last requested weights.
     start
         Start of the learning.
     path
@@ -66,11 +66,11 @@ class Policy:
     weights, best_weights
         Newest weights, and the best that any evaluation has scored.
     untuned
-        Settings of the policy as the run was given them.
+        Settings of the policy as given when the run was started or resumed.
     tuned
         Values of tunable settings that replace those of `untuned`.
     scheduled
-        Moment of the run's schedule, in steps, whose values were set last; None: none yet.
+        Steps of the entry of the run's schedule that was set last; None: no entry yet.
     """
 
     number: int
@@ -97,7 +97,7 @@ class Policy:
         return tuned(self.untuned, self.tuned)
 
     def meta(self, of_run: Mapping[str, Any]) -> dict[str, Any]:
-        """Metadata of the policy's checkpoints, but for steps and versions; `of_run` is what all policies share."""
+        """Return the metadata of the policy's checkpoints, except steps and versions; all policies share `of_run`."""
         algorithm = self.algorithm
         meta = {
             "algorithm": algorithm_id(type(algorithm)),
@@ -124,32 +124,32 @@ class Policy:
         Tunables(self.arena.tunables, tunable_settings(type(config))).write(self.tuned)
 
     def best(self) -> Best | None:
-        """Best weights that any evaluation has scored; None before there are any."""
+        """Return the best weights that any evaluation has scored; None before there are any."""
         return self.best_weights.load(lambda: new_model(self.algorithm), self.id)
 
     def best_model(self) -> PolicyNetwork | None:
-        """Network of the best weights; None before there are any."""
+        """Return a network with the best weights; None before there are any."""
         return self.best_weights.model(lambda: new_model(self.algorithm))
 
     def parameters(self) -> dict[str, Tensor]:
-        """Copy of the newest weights."""
+        """Return a copy of the newest weights."""
         self.weights.refresh()
         return {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
 
     def go_on_from_best(self, store: CheckpointStore) -> str:
-        """Restore the best weights of a run that goes on; return a warning if they are damaged, else "".
+        """Restore the best weights of a resumed run; return a warning if they are damaged, else "".
 
         Raises
         ------
         NewerCheckpointError, UnreadableCheckpointError
-            The best weights cannot be used now: worse ones would replace them.
+            The best weights cannot be used now; a run that continued would replace them with worse ones.
         """
         try:
             checkpoint = store.best()
         except MissingCheckpointError:
             return ""
         except DamagedCheckpointError as error:
-            return f"{error}; the next evaluation finds the best weights anew"
+            return f"{error}; the next evaluation determines the best weights again"
         model = new_model(self.algorithm)
         model.load_state_dict(checkpoint.weights)
         meta = checkpoint.meta
@@ -178,11 +178,11 @@ class Training:
     population
         Population whose decisions are carried out; None without ``pbt``.
     schedule
-        Values of tunable settings by steps, which replace those of `config`; empty: none.
+        Values of tunable settings by steps, which replace those of `config`; empty: no schedule.
     notes
-        Notes that the user is shown before the roles start.
+        Notes to show to the user before the roles start.
     sender
-        Sender of the run's files to its remote directory; None: they stay here.
+        Sender of the run's files to its remote directory; None: the run is local.
     """
 
     config: Config
@@ -212,11 +212,11 @@ def open_policies(
     checkpoints
         Checkpoint that each policy starts from; empty: from nothing.
     run
-        Directory of a run that goes on; None: a new one.
+        Directory of a resumed run; None: a new run.
     changed
         Names of settings that a resume changes: their tuned values are dropped.
     statistics
-        Running statistics of the environment's wrappers, which the first arena has room for.
+        Running statistics of the environment's wrappers, for which the first arena has room.
 
     Returns
     -------
@@ -270,27 +270,27 @@ def new_model(algorithm: Algorithm) -> PolicyNetwork:
 
 
 def checkpoints_to_go_on_from(run: RunDirectory, report: Callable[[str], None] | None = None) -> list[Checkpoint]:
-    """Load the newest intact checkpoints of a run, of all its policies and of the same steps.
+    """Load the newest intact checkpoints of a run: one of each policy, all of the same steps.
 
-    A run that ended before its first one has no directory of checkpoints, and begins again: an empty list.
+    Return an empty list for a run that ended before its first checkpoint, and starts again.
 
     Parameters
     ----------
     run
         Directory of the run.
     report
-        Called with a line for each damaged checkpoint that is passed over.
+        Called with a line for each damaged checkpoint that is skipped.
 
     Raises
     ------
     MissingCheckpointError, DamagedCheckpointError
-        There are none in the directory, none of all policies of the same steps, or none that are intact.
+        The directory holds no checkpoints, or none that are intact and of the same steps for all policies.
     NewerCheckpointError, UnreadableCheckpointError
         The newest checkpoints cannot be used now.
     """
     stores = [run.of_policy(name).checkpoints for name in run.policies or [""]]
     if not any(store.directory.exists() for store in stores):
-        (report or print)(f"{run.path} ended before its first checkpoint, and begins again at step 0")
+        (report or print)(f"{run.path} ended before its first checkpoint, and starts again at step 0")
         return []
     if not run.policies:
         return [run.checkpoints.latest(report)]
@@ -302,7 +302,7 @@ def checkpoints_to_go_on_from(run: RunDirectory, report: Callable[[str], None] |
             if report is not None:
                 report(f"{error}; using the previous one")
     raise (DamagedCheckpointError if common else MissingCheckpointError)(
-        f"{run.path} has no intact checkpoint of all its policies ({', '.join(run.policies)}) of the same steps"
+        f"{run.path} has no intact checkpoints of all its policies ({', '.join(run.policies)}) at the same steps"
     )
 
 

@@ -41,12 +41,12 @@ class Roles:
     Attributes
     ----------
     interrupted
-        Whether a signal has ended the run. Then only a learner's failure is raised: the signal has reached processes
-        of an environment, too.
+        Whether a signal has ended the run. Then only a learner's failure is raised, because the signal may also have
+        ended processes of an environment.
     failure
-        Name and report of the first role that failed; None: none has.
+        Name and report of the first role that failed; None: no failure.
     is_failing
-        Whether the run ends with a failure; no other is raised then.
+        Whether the run is ending with a failure; no further one is raised then.
     """
 
     def __init__(self, backend: Backend, specs: Sequence[RoleSpec], policies: Sequence[str]) -> None:
@@ -70,7 +70,7 @@ class Roles:
         return self._answer
 
     def turn(self, seconds: float = 0.1) -> None:
-        """Poll the roles for up to some seconds, and deliver their reports.
+        """Poll the roles for up to `seconds`, and deliver their reports.
 
         Raises
         ------
@@ -90,23 +90,23 @@ class Roles:
         raise RoleFailed(with_policy_names(story, self._policies_of_roles), failed.error)
 
     def until(self, is_done: Callable[[], bool], seconds: float) -> None:
-        """Poll until a condition holds, for up to some seconds; raises as `turn` does."""
+        """Poll until a condition holds, for up to `seconds`; raises as `turn` does."""
         end = time.monotonic() + seconds
         while not is_done() and time.monotonic() < end:
             self.turn(0.05)
 
     def take_answer(self, answer: Answer) -> None:
-        """Take the answer to the last `request`."""
+        """Record the answer to the last `request`."""
         self._answer = answer
 
     def take_failure(self, role: str, failed: Failed) -> None:
-        """Take the failure of a role; the first one counts."""
+        """Record the failure of a role, if it is the first."""
         self.failure = self.failure or (role, failed)
 
     def with_policies(self, story: str) -> str:
-        """Return a story that begins with the name of a process, with the process's policies behind the name."""
+        """Insert the policies of a process into a story that begins with the name of the process."""
         return with_policy_names(story, self._policies_of_processes)
 
     def policies_of(self, role: str) -> str | None:
-        """Policies of a role in words, such as "of policy 'a'"; None: it serves all."""
+        """Return the policies of a role in words, such as "of policy 'a'"; None: the role serves all."""
         return self._policies_of_roles.get(role) or self._policies_of_processes.get(role)

@@ -30,11 +30,11 @@ from penstock.self_play.settings import require_agents_for
 from penstock.travelling import packed
 
 _SIDE = 16  # shortest axis that may be a side of an image
-_CROWD = 4  # rollout workers per core beyond which they are warned of
+_CROWD = 4  # rollout workers per core above which the user is warned
 
 
 def run_shape(algorithm: Algorithm, model: PolicyNetwork) -> RunShape:
-    """Return the shape of a policy's arena, from its algorithm, config and network, with all seats its own.
+    """Return the shape of a policy's arena, from its algorithm, config and network, as if it had all seats.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def _rounded_nbytes(model: PolicyNetwork) -> int:
 
 
 def resolve_env(config: Config) -> EnvSpec:
-    """Return the environment of a config; raises `ConfigError` where it is not legal, or a subclass."""
+    """Return the environment of a config; raises `ConfigError`, or a subclass, if it is not legal."""
     try:
         return environment_named_by(config)
     except UnknownEnvironmentError:
@@ -84,7 +84,7 @@ def resolve_env(config: Config) -> EnvSpec:
 
 
 def require_goal_rules_of(config: Config) -> None:
-    """Raise ValueError if a config's environment cannot compute rewards of other goals; it is made `apart`."""
+    """Raise ValueError if a config's environment, created `apart`, cannot compute rewards for other goals."""
     env = resolve_env(config)
     apart(env.name, require_goal_rules, env)
 
@@ -96,7 +96,7 @@ class ResolvedEnvironment:
     Attributes
     ----------
     config
-        The config, with the number of the environment's agents; of one policy, with settled defaults.
+        The config, with the number of the environment's agents and, for a single policy, settled defaults.
     env
         The environment, with its teams.
     policies, seen
@@ -113,7 +113,7 @@ class ResolvedEnvironment:
 
 
 def resolve(config: Config) -> ResolvedEnvironment:
-    """Find a config's environment and its policies; the environment is made `apart`.
+    """Find a config's environment, which is created `apart`, and its policies.
 
     Raises
     ------
@@ -129,7 +129,7 @@ def resolve(config: Config) -> ResolvedEnvironment:
         which = f" ({', '.join(agents)})" if agents else ""
         raise ConfigError(
             f"num_agents={config.num_agents} is not the number of agents of {env.name}: it has {count}{which}; "
-            "leave it out to have all of them"
+            "leave it out to use all of them"
         )
     require_agents_for(config, agents)
     config = given = replace(config, num_agents=len(agents)) if agents else config
@@ -147,7 +147,7 @@ def resolve(config: Config) -> ResolvedEnvironment:
 
 
 def _note_of_settled(given: Config, config: Config) -> str | None:
-    """Return the note with the values that None stands for; None where there are none."""
+    """Return a note of the values chosen for settings that were None; None if there are no such settings."""
     names = [field.name for field in fields(given) if getattr(given, field.name) != getattr(config, field.name)]
     return f"defaults for this run: {', '.join(f'{name}={getattr(config, name)}' for name in names)}" if names else None
 
@@ -160,32 +160,32 @@ def settled_precision(algorithm: Algorithm) -> str:
 
 
 def note_of_precision(algorithm: Algorithm) -> str | None:
-    """Note for the user: the resolution of "auto", or that the requested precision is slow on the CPU."""
+    """Return a note of the resolution of "auto", or that the requested precision is slow on the CPU; else None."""
     precision = algorithm.config.precision
     if precision == "auto":
         return f"precision='auto' is {settled_precision(algorithm)} here"
     is_on_cpu = any(device.type == "cpu" for device in _devices(algorithm))
     if precision == "bfloat16" and is_on_cpu and not is_faster_in_bfloat16("cpu"):
         return (
-            "precision='bfloat16': this CPU is faster in float32, many times so where it has to emulate bfloat16; "
-            "precision='auto' takes what is fast"
+            "precision='bfloat16': this CPU is faster in float32, many times faster if it has to emulate bfloat16; "
+            "precision='auto' chooses the faster one"
         )
     return None
 
 
 def note_of_flattening(encoder: Any, observation: ObservationSpec) -> str | None:
-    """Return the note that "auto" takes what may be images as numbers of an mlp; None where it does not."""
+    """Return a note if encoder="auto" flattens for an mlp what may be images; else None."""
     flat = [str(leaf) for leaf in observation.leaves if not leaf.is_image and sum(n >= _SIDE for n in leaf.shape) > 1]
     if encoder != "auto" or not flat:
         return None
     return (
         f"encoder='auto' flattens {', '.join(flat)} for an mlp: images are uint8 of three axes, (channels, height, "
-        "width) or (height, width, channels); show such, with stacked frames as channels, or give your own encoder"
+        "width) or (height, width, channels); use that form, with stacked frames as channels, or your own encoder"
     )
 
 
 def note_of_budget(config: Config, shape: RunShape, steps: int) -> str | None:
-    """Return the note that whole batches pass ``total_steps`` from a number of steps on; None where they end there."""
+    """Return a note if whole batches, counted from `steps`, do not end exactly at ``total_steps``; else None."""
     batch, total = shape.segment_length * shape.segments_per_batch, config.total_steps
     end = steps + -(-(total - steps) // batch) * batch
     if steps >= total or end == total:
@@ -197,7 +197,7 @@ def note_of_budget(config: Config, shape: RunShape, steps: int) -> str | None:
 
 
 def check_code(config: Config, *algorithms: Algorithm) -> list[str]:
-    """Raise `ConfigError` for code that cannot be pickled; return a warning of code that others cannot import."""
+    """Raise `ConfigError` for code that cannot be pickled; return a warning of code that cannot be imported by name."""
     saved = {name: config.to_json().get(name) for name in ("encoder", "env")}
     saved["algorithm"] = place_of(type(algorithms[0]))
     try:
@@ -207,8 +207,8 @@ def check_code(config: Config, *algorithms: Algorithm) -> list[str]:
         problem = f"{name}={saved.get(name, name)!r} cannot travel to worker processes: {error}"
         raise ConfigError(f"{problem}. Create what cannot be pickled (files, locks, sockets) inside it") from None
     lost = [f"{name}={saved[name]!r}" for name in ("algorithm", "encoder", "env") if why_lost(name, saved[name])]
-    where = f"warning: {', '.join(lost)}: defined in a script or a function, or an object: other processes cannot load "
-    return [f"{where}this run; move it to a file, and give file.py:Class"] if lost and config.run_dir else []
+    where = f"warning: {', '.join(lost)}: defined in a script or a function, or an object, so other processes cannot "
+    return [f"{where}load this run; move it to a file, and give file.py:Class"] if lost and config.run_dir else []
 
 
 def _cannot_travel(config: Config, name: str) -> bool:
@@ -219,7 +219,7 @@ def _cannot_travel(config: Config, name: str) -> bool:
 
 
 def note_of_workers(config: Config) -> str | None:
-    """Return the note that there are many more rollout workers than cores; None where there are not."""
+    """Return a note if there are many more rollout workers than cores; else None."""
     cores, each = whole_cores(), config.workers_per_node
     if config.backend != "local" or each <= _CROWD * cores:
         return None
@@ -230,7 +230,7 @@ def note_of_workers(config: Config) -> str | None:
 
 
 def _devices(algorithm: Algorithm) -> tuple[torch.device, torch.device]:
-    """Devices of inference and of the learner."""
+    """Return the devices of inference and of the learner."""
     learner = torch.device(algorithm.config.device)
     return learner if infers_centrally(algorithm.config.inference, algorithm) else torch.device("cpu"), learner
 
@@ -242,7 +242,7 @@ def require_device(device: str) -> None:
         count = _num_gpus()
         if int(index or 0) >= count:
             found = f"torch {torch.__version__} sees {count} CUDA devices"
-            raise ConfigError(f'device={device!r} is not there: {found}; use device="cpu", or see: penstock doctor')
+            raise ConfigError(f'device={device!r} is not available: {found}; use device="cpu", or see: penstock doctor')
 
 
 def require_learners(algorithm: type[Algorithm], config: Config) -> None:

@@ -39,7 +39,7 @@ WARNING = "warning: "
 
 
 class Reports:
-    """Dispatch of each report to the parts of the run that it concerns, which are the parameters."""
+    """Dispatches each report to the parts of the run that it concerns; the parameters are these parts."""
 
     def __init__(
         self, progress: Progress, chronicle: Chronicle, roles: Roles, evaluations: Evaluations, saves: Saves,
@@ -102,7 +102,7 @@ class Reports:
         self._chronicle.event(f"{self._roles.with_policies(story)}\n{role} is replaced")
 
     def _with_role(self, role: str, text: str) -> str:
-        """Note of a role, prefixed with the role's policy unless it serves all."""
+        """Return the note of a role, prefixed with role and policy unless the role serves all policies."""
         policies = self._roles.policies_of(role)
         if policies is None:
             return text

@@ -82,7 +82,7 @@ def role_specs(
     for other in shape.others:
         if other.plays is not None:
             paths, acting = (*paths, ActingPath()), (*acting, algorithms[other.plays])
-    # A resumed run does not play its first episodes again: the incarnation is that of the weights it starts from.
+    # The incarnation is the version of the initial weights, so that a resumed run does not repeat its first episodes.
     incarnation = policies[0].start.state.version
     is_pinned = pins_workers(config, shape.num_workers)
     lanes_per_worker = tuple(each.lanes_per_worker for each in (shape, *shape.others))
@@ -131,7 +131,7 @@ def on_device(algorithm: Algorithm, device: str) -> Algorithm:
 
 
 def device_of(rank: int, config: Config) -> str:
-    """Return the device of another learner: the GPU of its rank if the first learner is on one."""
+    """Return the device of another learner: `rank` GPUs after the first learner's, or the same CPU."""
     first = torch.device(config.device)
     return f"cuda:{(first.index or 0) + rank}" if first.type == "cuda" else config.device
 
@@ -155,12 +155,12 @@ def infers_centrally(inference: str, algorithm: Algorithm) -> bool:
 
 
 def shares_device(config: Config) -> bool:
-    """Whether policy worker and learner share one process, as on a GPU, whose memory one process owns."""
+    """Whether policy worker and learner share one process: on a GPU, so that one process owns its memory."""
     return config.backend == "local" and torch.device(config.device).type != "cpu"
 
 
 def pins_workers(config: Config, num_workers: int) -> bool:
-    """Whether rollout workers keep to one core each: as the setting says, or with a GPU and one worker per core."""
+    """Whether each rollout worker is pinned to a core: as set, or by default with a GPU and one worker per core."""
     if config.pin_workers is not None:
         return config.pin_workers
     return shares_device(config) and num_workers == whole_cores() == len(os.sched_getaffinity(0))
@@ -173,7 +173,7 @@ def share_threads(
     """Return the threads of each policy worker and each learner; one each where there are fewer cores than roles."""
     if config.backend == "serial":
         return 1, 1
-    if config.backend == "ray":  # rollout workers are those of nodes
+    if config.backend == "ray":  # rollout workers run on nodes
         evaluator = 1 if config.evaluator == "home" else 0
         return 1, max(1, (whole_cores() - cores_of_nodes - evaluator) // num_learners)
     left = whole_cores() - num_workers - 1  # rollout workers and evaluator have one each

@@ -18,7 +18,7 @@ from penstock.runs.store import CheckpointStore
 SAVE_SECONDS = 60.0
 """Seconds for the learner to finish an update and write a checkpoint."""
 SAVE_CONTENTS_SECONDS = 600.0
-"""Seconds for contents saved apart, at the end of a run."""
+"""Seconds for saving contents beside the checkpoint, at the end of a run."""
 
 
 class Saves:
@@ -45,7 +45,7 @@ class Saves:
         self._interval = max(1, training.config.total_steps // 10) if interval is None else interval
         self._next = progress.steps + self._interval
         self._saving_apart = sum(policy.path.saving_apart for policy in training.policies)
-        # Requests are numbered: an answer to an earlier one is not taken for that to a later one.
+        # Requests are numbered so that a late answer to an earlier one is recognised.
         self._number = 0
         self._requests: list[Save] = []
         self._saved: dict[int, Exception | None] = {}  # of the last request, by policy
@@ -62,7 +62,7 @@ class Saves:
                 self._request(self._chronicle.stores, meta(), steps)
 
     def save_run(self, meta: Sequence[dict[str, Any]], seconds: float = SAVE_SECONDS) -> None:
-        """Save a checkpoint in the run directory, with contents saved apart, and wait for up to some seconds.
+        """Save a checkpoint in the run directory, with the contents beside it, and wait for up to `seconds`.
 
         Parameters
         ----------
@@ -71,7 +71,7 @@ class Saves:
         seconds
             Longest wait. Contents are waited for only if it is at least SAVE_SECONDS.
         """
-        self.unsaved = "" if self._chronicle.run_path is None else "the run directory could not be written anew"
+        self.unsaved = "" if self._chronicle.run_path is None else "the run directory could not be restored"
         if self._chronicle.restore():
             steps, stores = self._progress.steps, self._chronicle.stores
             error = self.save(stores, meta, seconds, steps)
@@ -85,7 +85,7 @@ class Saves:
         self, destinations: Sequence[CheckpointStore | str], meta: Sequence[dict[str, Any]],
         seconds: float = SAVE_SECONDS, steps: int | None = None,
     ) -> Exception | None:  # fmt: skip
-        """Save every policy and wait; return the first error, which the user is shown."""
+        """Save every policy and wait; return the first error, which is also shown to the user."""
         are_there = self._request(destinations, meta, steps)
         number, count = self._number, len(destinations)
         self._roles.until(lambda: len(self._saved) == count or not are_there, seconds)
@@ -97,7 +97,7 @@ class Saves:
         return next((error for error in self._saved.values() if error is not None), None)
 
     def take(self, number: int, error: Exception | None, policy: int = 0) -> None:
-        """Take the answer of a policy's learner; failures in a row are shown at the 1st, 2nd, 4th, 8th and so on."""
+        """Record the answer of a policy's learner; failures in a row are shown at the 1st, 2nd, 4th, 8th and so on."""
         if number == self._number:
             self._saved[policy] = error
         count = self._failures[policy] = 0 if error is None else self._failures[policy] + 1
@@ -106,14 +106,14 @@ class Saves:
             self._chronicle.event(f"warning: no checkpoint{self._of_policy(policy)} could be written{again}: {error}")
 
     def take_contents(self, number: int, error: Exception | None, what: str, policy: int = 0) -> None:
-        """Take the answer of a role that saves contents apart."""
+        """Record the answer of a role that saves contents beside the checkpoint."""
         self._contents_saved += number == self._number
         if error is not None:
             contents = f"{what}{self._of_policy(policy)}"
-            self._chronicle.event(f"warning: {contents} could not be saved, the weights are: {error}")
+            self._chronicle.event(f"warning: {contents} could not be saved, although the weights were: {error}")
 
     def repeat_request(self) -> bool:
-        """Repeat the last request to learners without an answer; return whether they are there."""
+        """Repeat the last request to learners that have not answered; return whether they are there."""
         left = [(save, policy) for policy, save in enumerate(self._requests) if policy not in self._saved]
         return all([self._send(save, policy) for save, policy in left])
 

@@ -1,4 +1,4 @@
-"""Schedule of settings: each policy has the values that the schedule gives for the policy's own steps."""
+"""Schedule of settings, which applies to each policy by the policy's own steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.population.schedule import Schedule, schedule_of, settings_at
 
 
 def open_schedule(schedule: Schedule, policies: Sequence[Policy], changed: Collection[str]) -> None:
-    """Check a run's schedule, and restore the position of each policy that goes on with the same schedule.
+    """Check a run's schedule, and restore the position of each policy that was trained with the same schedule.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ def open_schedule(schedule: Schedule, policies: Sequence[Policy], changed: Colle
     for moment in schedule:
         values = settings_at(schedule, moment)
         if given := [name for name in values if name in changed]:
-            raise ConfigError(f"{given[0]} is set by the schedule of this run: resume it with schedule=None, too")
+            raise ConfigError(f"{given[0]} is set by the schedule of this run: resume it with schedule=None as well")
         for policy in policies:
             try:
                 tuned(policy.untuned, values)
@@ -48,7 +48,7 @@ class ScheduleRunner:
     schedule
         Values by steps; empty: nothing is changed.
     policies
-        Policies of the run. One that goes on has the values of its steps, and settings that were changed since then.
+        Policies of the run. A resumed policy keeps the values in force at its steps, and settings changed since.
     progress
         Progress of the run, in which the settings are shown.
     """
@@ -58,7 +58,7 @@ class ScheduleRunner:
         self.schedule()
 
     def schedule(self) -> None:
-        """Set the values of policies that have reached a later moment of the schedule."""
+        """Set the values of policies that have reached the next entry of the schedule."""
         for policy, progress in zip(self._policies, self._progress.policies, strict=True):
             moment = max((moment for moment in self._schedule if moment <= progress.steps), default=None)
             if moment is not None and (policy.scheduled is None or moment > policy.scheduled):

@@ -51,7 +51,7 @@ def train_slice(task: dict[str, Any]) -> int:
             return INTERRUPTED
         except TrainingFailed as failure:
             print(f"error: {failure}", flush=True)
-            # An exception of another process is known by its text alone.
+            # An exception from another process can only be recognised by its text.
             return DIVERGED if "updates in a row were not finite" in str(failure) else FAILED
     return DONE
 

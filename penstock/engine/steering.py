@@ -27,7 +27,7 @@ class Steering:
             run.record_parent(self._supervisor.progress.status().steps, checkpoint.path, checkpoint.meta)
 
     def get_hyperparameters(self) -> dict[Any, Any]:
-        """Return the current tunable settings by name; of several policies, ``{policy_id: settings}``.
+        """Return the current tunable settings by name; with several policies, ``{policy_id: settings}``.
 
         Settings that are None or functions of progress are left out.
         """
@@ -36,20 +36,20 @@ class Steering:
         return found if len(found) > 1 else found[self._policies[0].id]
 
     def set_hyperparameters(self, settings: Mapping[Any, Any] | None = None, **named: Any) -> None:
-        """Set tunable settings, from the next batch on; also within `on_update`.
+        """Set tunable settings, from the next batch on; may be called within `on_update`.
 
-        A learning rate is the base that ``learning_rate_schedule`` multiplies. The values are saved with checkpoints
-        and hold when the run is resumed, unless the resume sets them.
+        A learning rate is the base that ``learning_rate_schedule`` multiplies. The values are saved in checkpoints and
+        kept when the run is resumed, unless the resume changes them.
 
         Parameters
         ----------
         settings
-            Values by name; of several policies ``{policy_id: values}``, for any of them.
+            Values by name; with several policies, ``{policy_id: values}`` for any of them.
 
         Raises
         ------
         ConfigError
-            There is no such policy, a setting is not tunable, or a value is not legal. Nothing is changed then.
+            A policy does not exist, a setting is not tunable, or a value is not legal. Nothing is changed then.
         """
         if settings is None or named:
             raise TypeError('settings are given as one dict: set_hyperparameters({"learning_rate": 1e-4})')
@@ -58,7 +58,7 @@ class Steering:
         if len(by_id) == 1 and not all(isinstance(each, Mapping) for each in settings.values()):
             settings = {next(iter(by_id)): settings}
         if not settings or not settings.keys() <= by_id.keys():
-            raise ConfigError(f"settings are given for the policies {list(settings)}; there are {list(by_id)}")
+            raise ConfigError(f"settings are for the policies {list(settings)}; this run has {list(by_id)}")
         for policy, values in settings.items():
             tuned(by_id[policy].untuned, {**by_id[policy].tuned, **values})  # raises before any is set
         for policy, values in settings.items():
@@ -72,23 +72,24 @@ class Steering:
         Parameters
         ----------
         parent
-            The policy to copy; or the path of a checkpoint, or of a run, whose latest checkpoint is taken.
+            Policy to copy; or path of a checkpoint, or of a run, of which the latest checkpoint is used.
         child
-            The policy that is replaced.
+            Policy to replace.
 
         Raises
         ------
         ConfigError
-            There is no such policy, or their networks differ.
+            A policy does not exist, or the two networks differ.
         CheckpointError
-            The checkpoint cannot be read, holds weights alone, or has another architecture.
+            The checkpoint cannot be read, holds only weights, or has another architecture.
         """
         self._require_open()
         by_id: dict[Any, Policy] = {policy.id: policy for policy in self._policies}
         is_place = parent not in by_id and not isinstance(parent, int) and os.path.exists(parent)
         for name in (child,) if is_place else (parent, child):
             if name not in by_id:
-                raise ConfigError(f"there is no policy {name!r} to copy: there are {list(by_id)}")
+                also = ", and no such path" if name is parent and not isinstance(parent, int) else ""
+                raise ConfigError(f"there is no policy {name!r}{also}: this run has {list(by_id)}")
         if is_place:
             assert not isinstance(parent, int)
             learned, checkpoint = learned_at(parent, by_id[child])

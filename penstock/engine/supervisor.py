@@ -1,4 +1,4 @@
-"""The supervisor: starts the roles, takes their reports, and decides when to evaluate, to save, and to stop."""
+"""The supervisor: starts the roles, handles their reports, and decides when to evaluate, to save, and to stop."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from penstock.runs.state import Written
 from penstock.self_play.versions import opponents_of
 from penstock.surroundings import Surroundings
 
-FAREWELL_SECONDS = 3.0  # for the learner of a run that fails to write a checkpoint
+FAREWELL_SECONDS = 3.0  # for the learner to write a checkpoint when the run fails
 _TRACEBACK = "Traceback (most recent call last):\n"
 
 
@@ -59,7 +59,7 @@ class Supervisor(Owned):
     Attributes
     ----------
     training : Training
-        The same.
+        The training, as given.
     backend : Backend
         Backend of the roles.
     progress : Progress
@@ -101,7 +101,7 @@ class Supervisor(Owned):
     # -- calls of the trainer --------------------------------------------------------------------------------------
 
     def run(self, budget: Budget, interrupted: Interrupted, view: View, on_update: OnUpdate | None) -> str:
-        """Train until the budget is spent, the target return is reached, a callback ends it, or a signal does.
+        """Train until the budget is spent, the target return is reached, or a callback or a signal ends training.
 
         Returns
         -------
@@ -111,11 +111,11 @@ class Supervisor(Owned):
         Raises
         ------
         TrainingFailed
-            A role failed; a checkpoint was written where that was possible, and the run is closed.
+            A role failed; a checkpoint was written if possible, and the run is closed.
         KeyboardInterrupt
             A second signal came; the run is closed.
         Exception
-            Exception of `on_update`, after a checkpoint; the run may go on.
+            An exception of `on_update`, raised after a checkpoint; the run may continue.
         """
         self._began = time.monotonic() - self.progress.seconds
         self._roles.interrupted = interrupted
@@ -136,7 +136,7 @@ class Supervisor(Owned):
                 if self.is_foreign:
                     raise
                 self._pause_learners()
-                self._chronicle.log(f"training was left by an exception: {error!r}")
+                self._chronicle.log(f"training was ended by an exception: {error!r}")
                 if not self.is_closed:
                     self.saves.save_run(self.meta())
                 self._chronicle.ended("failed", repr(error))
@@ -158,7 +158,7 @@ class Supervisor(Owned):
         if reason == "target":
             self._hold_best()
         self.saves.save_run(self.meta())
-        # An evaluation may take long, or never end: the run is saved before.
+        # An evaluation may take long, or never end, so the run has been saved first.
         if self._is_budget_spent(reason) and self.evaluations.are_wanted:
             self.evaluations.score_final(self._turn, self.meta)
             if self._roles.interrupted.has_come:
@@ -172,7 +172,7 @@ class Supervisor(Owned):
         return reason
 
     def save(self, paths: Sequence[str]) -> None:
-        """Write a checkpoint of each policy, replaced atomically; raises the error of writing it."""
+        """Write a checkpoint of each policy, replacing earlier ones atomically; raise the error if writing fails."""
         with self._failing_as_a_whole():
             self._start()
             if error := self.saves.save(paths, self.meta()):
@@ -181,7 +181,7 @@ class Supervisor(Owned):
     def set_weights(self, policy: int, weights: dict[str, np.ndarray]) -> None:
         """Replace the weights of a policy's learner.
 
-        Segments that the policy has collected before are fenced off; a replay buffer stays as it is.
+        Segments that the policy has already collected are fenced off; a replay buffer stays as it is.
         """
         with self._failing_as_a_whole():
             self._start()
@@ -239,7 +239,7 @@ class Supervisor(Owned):
         return self._chronicle.unsent
 
     def meta(self) -> list[dict[str, Any]]:
-        """Metadata of each policy's checkpoint, but for steps and versions."""
+        """Return the metadata of each policy's checkpoint, except steps and versions."""
         training, progress = self.training, self.progress
         about = {"env": training.env.name, "seconds": progress.seconds, **self._exploits.state()}
         if training.run_directory is not None and "id" in training.run_directory.info:
@@ -262,7 +262,7 @@ class Supervisor(Owned):
 
     @owner_only
     def _pause_learners(self) -> None:
-        """Set each policy's goal to 0, so that no learner goes on."""
+        """Set each policy's goal to 0, so that all learners stop."""
         for policy in self.training.policies:
             policy.arena.control[Control.GOAL] = 0
 
@@ -274,15 +274,15 @@ class Supervisor(Owned):
         return "callback" if self._chronicle.stop_is_asked else budget.spent(self.progress.steps)
 
     def _note_of_spent(self, budget: Budget) -> str:
-        """Return a note that the budget is spent before training, with the setting to raise; "" where it is not."""
+        """Return a note if the budget is spent before training, with the setting to raise; else ""."""
         steps, spent = self.progress.steps, budget.spent(self.progress.steps)
         if spent == "steps":
             return (
-                f"nothing is left to train: the run stands at step {steps:,}, and total_steps={budget.steps} is spent: "
+                f"nothing is left to train: the run is at step {steps:,}, and total_steps={budget.steps} is reached: "
                 f"set total_steps={steps + budget.steps} or more, or in Python call train(steps)"
             )
         limit = self.training.config.max_seconds
-        return f"nothing is left to train: max_seconds={limit:g} is used up: raise it" if spent else ""
+        return f"nothing is left to train: max_seconds={limit:g} is spent: raise it" if spent else ""
 
     def _is_budget_spent(self, reason: str) -> bool:
         return reason == "seconds" or (reason == "steps" and self.progress.steps >= self.training.config.total_steps)
@@ -306,14 +306,14 @@ class Supervisor(Owned):
         self.saves.schedule(self.meta)
 
     def _hold_best(self) -> None:
-        """Give learners the weights that reached the target, which they have learned on from since."""
+        """Reset learners to the weights that reached the target, from which they have continued since."""
         for policy in self.training.policies:
             best = policy.best()
             assert best is not None
             weights = {name: tensor.numpy() for name, tensor in best.parameters[policy.id].items()}
             self._transfers.set_weights(policy.number, weights, best.steps)
             self._chronicle.log(
-                f"the weights of step {best.steps:,} have reached the target: the learner holds them, at step "
+                f"the weights of step {best.steps:,} reached the target: the learner returns to them, at step "
                 f"{self.progress.steps:,} of the run"
             )
         self.evaluations.forget()
@@ -328,7 +328,7 @@ class Supervisor(Owned):
             self.backend.start()
 
     def _await_lanes(self, budget: Budget) -> Budget:
-        """Wait until there are lanes; return the budget with a deadline that is later by as much."""
+        """Wait until there are lanes; return the budget with its deadline extended by the wait."""
         if self.backend.has_lanes:
             return budget
         began, steps = time.monotonic(), replace(budget, deadline=None)
@@ -353,7 +353,7 @@ class Supervisor(Owned):
 
     @contextmanager
     def _failing_as_a_whole(self) -> Iterator[None]:
-        """Close the run where a role fails or cannot be replaced, so that nothing of it is left."""
+        """Close the whole run if a role fails or cannot be replaced, so that no process is left."""
         self.require_owner()
         with self._surroundings.inside():
             try:
@@ -377,27 +377,27 @@ class Supervisor(Owned):
             self._chronicle.log(story)
             with suppress(RoleDied, LauncherDied):  # the learner may be gone, too
                 self.saves.save_run(self.meta(), FAREWELL_SECONDS)
-            # A failure at the first step, or before anything was learned, would come again in the same way.
+            # A failure at the first step, or before anything was learned, would only recur.
             is_at_once = isinstance(cause, EnvironmentFailure) and cause.step == 0
             has_learned = self.progress.steps > sum(policy.start.state.steps for policy in self.training.policies)
             is_there, saved = self._chronicle.is_written, directory.checkpoints.latest_steps()
             if has_learned and not is_at_once and is_there and saved is not None:
-                how_to_go_on = f"\ngo on from the last checkpoint with: {directory.resume_command(saved)}"
+                how_to_go_on = f"\nresume from the last checkpoint with: {directory.resume_command(saved)}"
         self._chronicle.ended("failed", _in_one_line(story))
         self.close()
-        # An exception of another process has no traceback here; the story shows its own.
+        # An exception from another process has no traceback here; the story includes it as text.
         raise TrainingFailed(story + how_to_go_on) from (cause if cause and cause.__traceback__ else None)
 
 
 def _in_one_line(story: str) -> str:
-    """Return the first line of a failure's story; the exception stands for a traceback."""
-    about, _, told = story.partition(_TRACEBACK)
-    raised = [line for line in told.rpartition(_TRACEBACK)[2].splitlines() if line[:1].strip()]
+    """Return a failure's story in one line, with the exception in place of its traceback."""
+    about, _, traces = story.partition(_TRACEBACK)
+    raised = [line for line in traces.rpartition(_TRACEBACK)[2].splitlines() if line[:1].strip()]
     return ": ".join(filter(None, (about.partition("\n")[0].rstrip(": "), *raised[:1])))
 
 
 def _progress_of(training: Training, specs: Sequence[RoleSpec]) -> Progress:
-    """Progress at the start of a training."""
+    """Return the progress at the start of a training."""
     policies, directory, arena = training.policies, training.run_directory, training.policies[0].arena
     about = {
         "algorithm": policies[0].algorithm.name(),
@@ -418,9 +418,9 @@ def _progress_of(training: Training, specs: Sequence[RoleSpec]) -> Progress:
 
 
 def _backend(name: str) -> Callable[..., Backend]:
-    """Constructor of a backend."""
+    """Return the constructor of a backend."""
     if name == "ray":
-        from penstock.engine.nodes.backend import NodesBackend  # a run without nodes needs nothing of it
+        from penstock.engine.nodes.backend import NodesBackend  # not needed by runs without nodes
 
         return NodesBackend
     return SerialBackend if name == "serial" else LocalBackend

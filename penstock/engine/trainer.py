@@ -47,8 +47,8 @@ class _Hinted(type):
 class Trainer(Steering, metaclass=_Hinted):
     """Trainer of an algorithm with its settings; a context manager that closes itself.
 
-    ``penstock.APPO("CartPole-v1")`` is ``Trainer(APPO, "CartPole-v1")`` for Penstock's own algorithm; your own is
-    trained by ``penstock.Trainer(MyAlgorithm, "CartPole-v1")``.
+    ``penstock.APPO("CartPole-v1")`` is ``Trainer(APPO, "CartPole-v1")`` for Penstock's own algorithm; train your own
+    by ``penstock.Trainer(MyAlgorithm, "CartPole-v1")``.
 
     Parameters
     ----------
@@ -96,8 +96,8 @@ class Trainer(Steering, metaclass=_Hinted):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{method_hint(name)}")
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows of the trainer: the state of the run, and the curves of its returns."""
-        from penstock.runs.notebook import run_html  # of use in notebooks alone
+        """Return HTML for a notebook: the state of the run, and the curves of its returns."""
+        from penstock.runs.notebook import run_html  # only needed in notebooks
 
         return run_html(self.status, self.run_dir)
 
@@ -115,13 +115,13 @@ class Trainer(Steering, metaclass=_Hinted):
         run_dir
             The run directory, or its URL.
         report
-            Called with a line for each damaged checkpoint that is passed over.
+            Called with a line for each damaged checkpoint that is skipped.
         trust_code
-            Whether to run code, and use the URL, of a run from elsewhere, with which this user has not trained.
+            Whether to run code and use a URL that the run names, even if this user has not trained with them.
         **changes
             Settings to change, such as ``total_steps`` or ``learning_rate``; they are written to the run's
-            ``config.json`` and log. ``max_seconds`` is added to the seconds spent. ``env`` is required where it was a
-            callable or class that cannot be found again by its name; so are ``encoder`` and ``algorithm``.
+            ``config.json`` and log. ``max_seconds`` is added to the seconds spent. ``env``, ``encoder`` and
+            ``algorithm`` are required if they were callables or classes that cannot be found by name.
 
         Raises
         ------
@@ -153,7 +153,7 @@ class Trainer(Steering, metaclass=_Hinted):
         return self._supervisor.progress.status()
 
     def train(self, steps: int | None = None, *, on_update: OnUpdate | None = None, quiet: bool = False) -> TrainResult:
-        """Train until a number of steps are learned from. May be called again: processes stay alive.
+        """Train until a number of steps have been learned from. May be called again: processes stay alive.
 
         Parameters
         ----------
@@ -161,25 +161,25 @@ class Trainer(Steering, metaclass=_Hinted):
             Minimum number of further steps; None: up to ``total_steps``.
         on_update
             Called a few times per second with a `Status`. Numbers that it returns by name are logged and shown; False
-            stops the training as a spent budget does. It may use the trainer, but not train or close it.
+            ends training like a spent budget. It may use the trainer, but not train or close it.
         quiet
             Show nothing.
 
         Raises
         ------
         TrainingFailed
-            A role failed. A checkpoint was written first, where there is a run directory, and the trainer is closed.
+            A role failed. A checkpoint was written first if there is a run directory, and the trainer is closed.
         TrainingInterrupted
             Ctrl-C, SIGTERM, SIGHUP or SIGUSR1 came: the update was finished and a checkpoint written. A second signal
             raises a plain KeyboardInterrupt at once, and closes the trainer.
         Exception
-            Exception of `on_update`. A checkpoint was written first, and the trainer may go on.
+            An exception of `on_update`. A checkpoint was written first, and the trainer may be used again.
         ConfigError
-            `steps` is not a whole number of more than 0, or `on_update` cannot be called.
+            `steps` is not a positive integer, or `on_update` cannot be called.
         TypeError
             `on_update` returned something else.
         RuntimeError
-            The trainer is closed, or trains already.
+            The trainer is closed, or is training already.
         """
         self._require_open()
         self._require_idle("train")
@@ -209,16 +209,16 @@ class Trainer(Steering, metaclass=_Hinted):
     def evaluate(
         self, episodes: int | None = None, *, deterministic: bool = True, seed: int | None = None
     ) -> Evaluation | Any:  # `Any` stands for the dict of several policies, so that one policy needs no cast
-        """Play episodes with the current weights, in this process; None: ``eval_episodes``.
+        """Play a number of episodes (None: ``eval_episodes``) with the current weights, in this process.
 
-        With ``eval_against`` that number of games is played against each opponent, from each seat, or by each policy
-        with its own agents: `Evaluation.matches`. Without it several policies play each other. An episode of more than
-        ``eval_max_steps`` steps is given up and counted in `Evaluation.unfinished`.
+        With ``eval_against`` that many games are played against each opponent: by a single policy from each seat, by
+        each of several with its own agents; see `Evaluation.matches`. Without it, several policies play each other. An
+        episode of more than ``eval_max_steps`` steps is cut short and counted in `Evaluation.unfinished`.
 
         Returns
         -------
         Evaluation
-            Result of the episodes; of several policies, which play together, ``{policy_id: Evaluation}``.
+            Result of the episodes; with several policies, which play together, ``{policy_id: Evaluation}``.
         """
         self._require_open()
         for policy in self._policies:
@@ -240,7 +240,7 @@ class Trainer(Steering, metaclass=_Hinted):
     def get_parameters(self) -> dict[int | str, dict[str, Tensor]]:
         """Return the newest weights, ``{policy_id: state dict on the CPU}``, as copies.
 
-        The id of a policy is its name, or its number where it has none: 0 in a run of one policy.
+        The id of a policy is its name, or its number if it has no name: 0 in a run of one policy.
         """
         self._require_open()
         return {policy.id: policy.parameters() for policy in self._policies}
@@ -248,14 +248,14 @@ class Trainer(Steering, metaclass=_Hinted):
     def set_parameters(self, parameters: Mapping[int | str, Weights] | str | os.PathLike[str]) -> None:
         """Replace weights; the optimisers keep their state.
 
-        Segments that these policies have collected before are discarded; replay buffers are kept.
+        Segments that these policies have already collected are discarded; replay buffers are kept.
 
         Parameters
         ----------
         parameters
-            ``{policy_id: state dict}`` or ``{policy_id: path}`` of any policies; for a single policy also a path alone.
-            A path is that of a checkpoint, or of a run, whose best weights are used. In a run of several policies they
-            are those of the policy of the same name, or of the policy whose directory within the run is given.
+            ``{policy_id: state dict}`` or ``{policy_id: path}`` for any policies; for a single policy also just a path.
+            A path is that of a checkpoint, or of a run, of which the best weights are used. In a run of several
+            policies these are the weights of the policy of the same name, or of the policy whose directory is given.
 
         Raises
         ------
@@ -263,7 +263,7 @@ class Trainer(Steering, metaclass=_Hinted):
             A checkpoint cannot be read, or weights are of another architecture or not finite (the first such tensor is
             named). Nothing is changed then.
         ConfigError
-            There is no such policy.
+            A policy does not exist.
         """
         self._require_open()
         by_id = {policy.id: policy for policy in self._policies}
@@ -273,7 +273,7 @@ class Trainer(Steering, metaclass=_Hinted):
             parameters = {0: parameters}
         if not parameters or not parameters.keys() <= by_id.keys():
             raise ConfigError(
-                f"parameters for the policies {list(parameters)!r:.80}; there are {list(by_id)}: give {{id: weights}}"
+                f"parameters for policies {list(parameters)!r:.80}; this run has {list(by_id)}: give {{id: weights}}"
             )
         checkpoints = list[Checkpoint]()
         found = {by_id[key]: _weights_in(chosen, by_id[key], checkpoints) for key, chosen in parameters.items()}
@@ -285,20 +285,20 @@ class Trainer(Steering, metaclass=_Hinted):
     def best(self) -> Best:
         """Return the best weights that any evaluation of this run has scored, with their mean return and steps.
 
-        After ``reached_target`` these are the weights that reached it, which the trainer holds. With several policies
-        they are the best of each, with the mean of their returns.
+        After a training that reached the target, these are the weights that reached it, which the trainer then holds.
+        With several policies they are the best of each, with the mean of their returns.
 
         Raises
         ------
         RuntimeError
-            There was no evaluation yet.
+            There has been no evaluation yet.
         """
         self._require_open()
         found = [best for policy in self._policies if (best := policy.best()) is not None]
         if not found:
             raise RuntimeError(
-                "no evaluation has scored any weights yet, so none are the best: evaluations come with train(), every "
-                f"eval_interval steps (now {self.config.eval_interval}) and at the end; eval_interval=0 is never"
+                "no evaluation has scored any weights yet, so none are the best: train() evaluates every eval_interval "
+                f"steps (now {self.config.eval_interval}) and at the end, and never with eval_interval=0"
             )
         parameters = {policy: weights for best in found for policy, weights in best.parameters.items()}
         return replace(found[0], parameters=parameters, mean_return=fmean(best.mean_return for best in found))
@@ -306,7 +306,7 @@ class Trainer(Steering, metaclass=_Hinted):
     def save(self, path: str | os.PathLike[str], *, best: bool = False) -> None:
         """Write one checkpoint at `path`, a directory that is replaced atomically if it holds a checkpoint.
 
-        With several policies, a checkpoint of each is written into `path`, by its name.
+        With several policies, `path` gets a checkpoint of each, in a directory with the policy's name.
 
         Parameters
         ----------
@@ -318,7 +318,7 @@ class Trainer(Steering, metaclass=_Hinted):
         Raises
         ------
         CheckpointError
-            `path` is something else; nothing is touched.
+            `path` exists and is something else; nothing is changed.
         OSError
             The checkpoint could not be written.
         ValueError, TypeError
@@ -383,7 +383,7 @@ class Trainer(Steering, metaclass=_Hinted):
 
 
 def _weights_in(chosen: Weights, policy: Policy, checkpoints: list[Checkpoint]) -> dict[str, np.ndarray]:
-    """Weights as arrays that fit a policy's network; a checkpoint that was read is appended."""
+    """Return weights as arrays that fit a policy's network; append a checkpoint that was read to `checkpoints`."""
     if isinstance(chosen, Mapping):
         weights, what = {name: torch.as_tensor(array) for name, array in chosen.items()}, "the parameters given"
     else:

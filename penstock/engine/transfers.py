@@ -1,4 +1,4 @@
-"""Weights from elsewhere: a learner continues with those of another, of a checkpoint, or of the user."""
+"""Transfers of weights: a learner continues with the weights of another learner, a checkpoint, or the user."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ class Transfers:
         self._policies, self._roles = policies, roles
 
     def set_weights(self, policy: int, weights: dict[str, np.ndarray], steps: int | None = None) -> None:
-        """Give a policy weights that were learned from a number of steps; None: the policy's own.
+        """Set a policy's weights, learned from `steps` steps; None: as many as the policy has learned from.
 
         Raises
         ------
         RoleDied
-            The learner is gone, or does not answer; the same below.
+            The learner is gone, or does not answer; also in `copy` and `hand_over`.
         """
         self._replace(policy, SetWeights(weights, steps), None)
 
     def copy(self, parent: int, child: int, settings: Mapping[str, float] | None = None) -> Copied:
         """Continue a child as a copy of its parent, between two batches of each; return the copied state.
 
-        The child rests meanwhile. It learns again when the supervisor sets its goal: nothing that was collected before
-        is learned from, and no batch has the new weights with the old settings.
+        The child rests until the supervisor sets its goal: nothing that was collected before is learned from, and no
+        batch combines the new weights with the old settings.
         """
         copied = self._roles.request(name_of(RoleKind.LEARNER, parent), Copy(), TRANSFER_SECONDS)
         if not isinstance(copied, Copied):
@@ -66,7 +66,7 @@ class Transfers:
         self._settle(policy, settings)
 
     def _settle(self, policy: int, settings: Mapping[str, float] | None) -> None:
-        """Set the settings of a policy whose weights were replaced, and fence off its older experience."""
+        """Apply settings to a policy whose weights were replaced, and fence off its older experience."""
         if settings is not None:
             self._policies[policy].tune(settings)
         self._policies[policy].arena.control[Control.RUN_EPOCH] += 1
@@ -86,9 +86,9 @@ def require_alike(policies: Sequence[Policy], what: str) -> None:
 
 
 def learned_at(place: str | os.PathLike[str], policy: Policy) -> tuple[bytes, Checkpoint]:
-    """State for a policy to inherit, and its checkpoint, which may be a run's latest; raises `CheckpointError`."""
+    """Return the state to inherit from a checkpoint or a run's latest, and the checkpoint; raises `CheckpointError`."""
     checkpoint = load_checkpoint(resolve_checkpoint(place, "latest", policy=policy.name or None, is_any_legal=True))
     require_matching(checkpoint.weights, policy.model.state_dict(), str(checkpoint.path))
     if checkpoint.state is None:
-        raise CheckpointError(f"{checkpoint.path} holds weights alone, and no optimiser to go on with")
+        raise CheckpointError(f"{checkpoint.path} holds only weights, and no optimiser to continue with")
     return as_bytes({"weights": checkpoint.weights, "learning": checkpoint.state}), checkpoint

@@ -1,7 +1,7 @@
 """Decisions of population-based training: pure functions of their inputs and a seed.
 
 A member is ready when it has taken enough steps since the last decision about it. Scores are means over the episodes
-since it was last replaced, and are compared by rank alone: returns may be negative, or near to zero.
+since it was last replaced, and are compared only by rank, because returns may be negative or close to zero.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Rules:
     interval, start
         Steps of a member between two decisions about it, and before the first.
     fraction
-        Share of the members that is the worst, and the best.
+        Share of the members that counts as the worst, and as the best.
     episodes
         Episodes that a score needs.
     """
@@ -157,7 +157,7 @@ class Population:
         self.members[member].episodes = 0
 
     def score(self, member: int) -> float | None:
-        """Mean score since the member was last replaced; None while it has too few episodes."""
+        """Return the mean score since the member was last replaced; None while it has too few episodes."""
         found = self.members[member]
         if found.episodes < self.rules.episodes or not found.scores:
             return None
@@ -202,7 +202,7 @@ class Population:
         return self._decision("diverged", member, int(random.choice(best)), scores, random)
 
     def carried_out(self, decision: Decision) -> None:
-        """Record a decision that was carried out: settings of the member, and no scores if it was replaced."""
+        """Record a decision that was carried out: set the member's settings, and drop its scores if it was replaced."""
         member = self.members[decision.member]
         member.settings = dict(decision.after)
         if decision.event != "diverged":
@@ -212,7 +212,7 @@ class Population:
             self.forget(decision.member)
 
     def state(self) -> dict[str, Any]:
-        """State of the population, as JSON values."""
+        """Return the state of the population, as JSON values."""
         return {"members": [{**vars(member), "scores": list(member.scores)} for member in self.members]}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -227,15 +227,15 @@ class Population:
         return steps >= self.rules.start and steps - self.members[member].since >= self.rules.interval
 
     def _extreme(self, count: int) -> int:
-        """Number of members that count as the worst, and as the best; the two sets never overlap."""
+        """Return the number of members that count as the worst, and as the best; the two sets never overlap."""
         return min(math.ceil(round(self.rules.fraction * count, 9)), count // 2)
 
     def _rank(self, scores: Sequence[float | None]) -> list[int]:
-        """Members by score, best first; of equals the first."""
+        """Return the members by score, best first; among equals, by number."""
         return sorted(range(len(scores)), key=lambda number: (-(scores[number] or 0.0), number))
 
     def _parent(self, member: int, scores: Sequence[float | None], random: np.random.Generator) -> int | None:
-        """Return the member to copy; None: none."""
+        """Return the member to copy; None: the member is not replaced."""
         own = scores[member]
         assert own is not None
         if self.rules.rule == "tournament":
@@ -296,5 +296,5 @@ class Population:
         return self.random(member, found.decisions)
 
     def random(self, member: int, decision: int) -> np.random.Generator:
-        """Random numbers of one decision about a member; those of decision 0 about member 0 draw initial settings."""
+        """Return the generator of one decision about a member; decision 0 about member 0 draws initial settings."""
         return np.random.default_rng([self._seed, member, decision])

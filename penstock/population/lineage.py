@@ -1,4 +1,4 @@
-"""``lineage.jsonl``: copies between members of a population, and their settings; one JSON object a line."""
+"""``lineage.jsonl``: copies between members of a population, and their settings; one JSON object per line."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Lineage:
 
     @property
     def count(self) -> int:
-        """Number of lines in the file, 0 where it was lost with its directory; without, number of events."""
+        """Number of lines in the file, 0 if it was lost with its directory; without a file, number of events."""
         return self._count if self._path is None or self._path.exists() else 0
 
     def start(self, member: int, settings: Mapping[str, float]) -> None:
@@ -53,7 +53,7 @@ class Lineage:
     def copied(
         self, member: int, steps: int, settings: Mapping[str, float], parent: int, copied: WeightsOrigin
     ) -> None:
-        """Record a policy copy that the user requested; the member's settings stay."""
+        """Record a policy copy that the user requested; the member keeps its settings."""
         origin = {"parent": self._names[parent], "version": copied.version, "parent_steps": copied.steps}
         self._append("copy", member, steps, time=_now(), **origin, after=dict(settings))
 
@@ -105,7 +105,7 @@ class Lineage:
 
 
 def _now() -> float:
-    """Time of an event, in seconds since 1970."""
+    """Return the time of an event, in seconds since 1970."""
     return round(time.time(), 3)
 
 

@@ -16,7 +16,7 @@ from penstock.config import ConfigError, checked, closest
 from penstock.config.schedules import is_json
 from penstock.population.lineage import LINEAGE, event_in
 
-_LEGAL = "give lineage.jsonl of a population, or the directory in which it lies"
+_LEGAL = "give lineage.jsonl of a population, or the directory that holds it"
 
 Schedule = dict[int, dict[str, float]]
 """Values of settings by the steps from which they hold, in ascending order."""
@@ -28,7 +28,7 @@ def load_schedule(path: str | os.PathLike[str], policy: str | None = None) -> Sc
     Parameters
     ----------
     path
-        ``lineage.jsonl`` of a population, or the directory in which it lies.
+        ``lineage.jsonl`` of a population, or the directory that holds it.
     policy
         Name of the policy in the lineage; None: the policy with the best of the latest scores.
 
@@ -64,7 +64,7 @@ def load_schedule(path: str | os.PathLike[str], policy: str | None = None) -> Sc
             if "parent_steps" not in event:
                 raise ConfigError(
                     f"{place} was written by an older version, without the steps of copied parents: no schedule can be "
-                    "made of it"
+                    "read from it"
                 )
             learned, since = learned + event["parent_steps"] - since, event["steps"]
         steps = learned + event["steps"] - since
@@ -73,7 +73,7 @@ def load_schedule(path: str | os.PathLike[str], policy: str | None = None) -> Sc
 
 
 def settings_at(schedule: Schedule, steps: int) -> dict[str, float]:
-    """Values that hold at a number of steps; settings keep their last value."""
+    """Return the values that hold at a number of steps; settings keep their last value."""
     found: dict[str, float] = {}
     for moment, values in schedule.items():
         if moment <= steps:
@@ -91,7 +91,7 @@ def schedule_of(given: str | os.PathLike[str] | Mapping[Any, Any], policy: str |
         # Keys of JSON are strings.
         read = {int(key) if isinstance(key, str) and key.isdigit() else key: each for key, each in given.items()}
         if not read:
-            raise ConfigError("it is empty: give {steps: {setting: value}}, or schedule=None for none")
+            raise ConfigError("it is empty: give {steps: {setting: value}}, or schedule=None for no schedule")
         for steps, values in read.items():
             if not isinstance(steps, int) or steps < 0 or not isinstance(values, Mapping):
                 raise ConfigError(f"{steps!r}: {values!r} is not legal: give steps and {{setting: value}} from them on")
@@ -115,7 +115,7 @@ def _read_json(text: str) -> dict[str, Any]:
 
 
 def _events(place: Path) -> list[dict[str, Any]]:
-    """Events of a lineage, without an unfinished last line."""
+    """Return the events of a lineage, without an unfinished last line."""
     try:
         lines = place.read_bytes().splitlines(keepends=True)
     except OSError as error:
@@ -133,12 +133,12 @@ def _events(place: Path) -> list[dict[str, Any]]:
 
 
 def _is_copy(event: Mapping[str, Any]) -> bool:
-    """Whether the policy takes its parent's weights; it keeps its own where the parent had none yet."""
+    """Whether the policy takes its parent's weights; it keeps its own if the parent had none yet."""
     return event.get("parent") is not None and event.get("version") is not None
 
 
 def _best(place: Path, events: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
-    """Return the policy with the best of the latest scores; of equals the first."""
+    """Return the policy with the best of the latest scores; among equals, the first."""
     for event in reversed(events):
         replaced = event["policy"] if _is_copy(event) else None  # its score is of the weights before the copy
         scores = {

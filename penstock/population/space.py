@@ -6,9 +6,9 @@
     low = 1e-5             # no member leaves these bounds
     high = 1e-2
     log = true             # each order of magnitude is as likely as the next
-    perturb = [0.8, 1.2]   # factors, of which one is drawn
-    resample = 0.25        # probability of a new value from all of the range instead
-    initial = [1e-4, 1e-3] # what members start from, spread over it; default: all of the range
+    perturb = [0.8, 1.2]   # factors, one of which is drawn
+    resample = 0.25        # probability of a new value from the whole range instead
+    initial = [1e-4, 1e-3] # initial values are spread over this range; default: the whole range
 
     [gamma]
     low = 0.9
@@ -44,7 +44,7 @@ class Dimension:
     range
         Bounds and scale of the values.
     perturb
-        Factors, of which one is drawn.
+        Factors, one of which is drawn.
     resample
         Probability that a new value is drawn from the whole range instead.
     initial
@@ -69,7 +69,7 @@ class Dimension:
         return self._at(random.random(), self.range.low, self.range.high)
 
     def initial_at(self, share: float) -> float:
-        """Initial value at a share of the way between its bounds."""
+        """Return the initial value at a share of the way between its bounds."""
         return self._at(share, *self.initial)
 
     def _at(self, share: float, low: float, high: float) -> float:
@@ -102,7 +102,7 @@ class PopulationSpace:
         return [dimension.name for dimension in self.dimensions]
 
     def starts(self, given: Sequence[Mapping[str, Any]], random: np.random.Generator) -> list[dict[str, float]]:
-        """Initial settings of the members: given values, the rest drawn.
+        """Return the initial settings of the members: given values, and drawn values for the rest.
 
         Drawn values form a Latin hypercube: each of N members draws every setting from another Nth of its initial
         range, in an independent order for each setting.
@@ -121,7 +121,7 @@ class PopulationSpace:
         return members
 
     def within(self, given: Mapping[str, Any]) -> dict[str, float]:
-        """Return the given values of these settings; raise `ConfigError` where one is outside the bounds."""
+        """Return the given values of these settings; raise `ConfigError` if one is outside the bounds."""
         for dimension in self.dimensions:
             value, low, high = given.get(dimension.name), dimension.range.low, dimension.range.high
             if value is not None and not low <= value <= high:
@@ -133,7 +133,7 @@ class PopulationSpace:
 
 
 def tables_of(space: str | os.PathLike[str] | Mapping[str, Any]) -> dict[str, Any]:
-    """Return the tables of a space, read where a file is given; raises `ConfigError`."""
+    """Return the tables of a space, read from a file if one is given; raises `ConfigError`."""
     return dict(space) if isinstance(space, Mapping) else tables_in(space)
 
 

@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 NOBODY = -1
 """Place of a game that has not begun."""
-WAIT_SECONDS = 0.01  # between two looks for the first version
+WAIT_SECONDS = 0.01  # between checks for the first version
 
 
 class Pool:
     """Places for past versions, their odds, and the place that each game plays against.
 
-    The supervisor alone puts versions into places and sets odds; a game draws a place when it begins, and plays against
-    it to its end. A place with odds 0 is not drawn. Games and supervisor write their own word before they read the
-    other's, so that a place without games may be written then.
+    Only the supervisor puts versions into places and sets odds; a game draws a place when it begins, and plays against
+    it to its end. A place with odds 0 is not drawn. Games write `playing` before they read odds, and the supervisor
+    writes odds before it reads `playing`, so that it never overwrites a version that a game plays against.
 
     Parameters
     ----------
     guest_seats, num_places
-        Number of guests' seats in each of their games of a group, and number of places.
+        Number of guests' seats in each of a group's games with guests, and number of places.
     array, block
         Functions that return an array and a weights block of the guests' arena by name.
 
@@ -61,7 +61,7 @@ class Pool:
         self.results = array("results")
 
     def draw(self, game: int, chance: float) -> int:
-        """Draw the place that a game plays against, and return it; on a node, wait until the first version is there.
+        """Draw the place that a game plays against, and return it; on a node, wait until there is a first version.
 
         Parameters
         ----------
@@ -93,7 +93,7 @@ class Pool:
         """Whether a place may be written: no game plays against it, and none can draw it."""
         if self.odds[place] > 0.0:
             return False
-        fence()  # games that have drawn it before show it from here on
+        fence()  # from here on, games that drew the place before show it in `playing`
         return not (self.playing == place).any()
 
     def state(self) -> dict[str, Any]:
@@ -110,12 +110,12 @@ class Pool:
 
 @dataclass(frozen=True)
 class GuestSeats:
-    """Seats of a policy that its guests have; a `penstock.experience.layout.SeatSplit`.
+    """Seats of a policy that guests take; a `penstock.experience.layout.SeatSplit`.
 
     Attributes
     ----------
     seats
-        Number of guests' seats in each of a group's games with guests, which are its last games.
+        Number of guests' seats in each of a group's games with guests, which are the group's last games.
     num_places
         Number of places for past versions; 0: guests act by the policy's newest weights.
     """
@@ -124,7 +124,7 @@ class GuestSeats:
     num_places: int = 0
 
     def lanes(self, shape: RunShape) -> int:
-        """Return the number of lanes of an arena in a group: those of guests, or all others of the policy."""
+        """Return the number of a group's lanes in an arena: those of guests, or all others of the policy."""
         guests = sum(self.seats)
         return guests if shape.plays is not None else shape.envs_per_group * (shape.num_agents or 1) - guests
 
@@ -148,7 +148,7 @@ class GuestSeats:
 
 
 def seats_in(shape: RunShape) -> tuple[int, ...]:
-    """Return the number of guests' seats in each of their games of a group."""
+    """Return the number of guests' seats in each of a group's games with guests."""
     assert isinstance(shape.split, GuestSeats)
     return shape.split.seats
 
@@ -162,7 +162,7 @@ def pool_in(arena: ExperienceArena) -> Pool | None:
 def arena_shapes(config: SelfPlaySettings, policies: Sequence[str], shapes: Sequence[RunShape]) -> list[RunShape]:
     """Return the shapes of the policies' arenas, followed by those of their guests' arenas.
 
-    An arena of guests has a row for each guest, and for past versions as many places as the pool, and a spare one.
+    An arena of guests has a row for each guest and, for past versions, one place more than the pool holds.
 
     Parameters
     ----------

@@ -22,14 +22,14 @@ Load = Callable[[], PolicyNetwork | None]
 
 
 class Opponent(Protocol):
-    """Player of seats that nothing is learned from."""
+    """Player of seats from which nothing is learned."""
 
     def begin(self) -> None:
         """Prepare for lanes that were reset; by default a no-op."""
         return
 
     def act(self) -> np.ndarray:
-        """Return an action for each lane whose turn it is: as in a policy's column, or the game's own, dtype object."""
+        """Return an action for each lane whose turn it is: as in a policy's column, or as an object of the game."""
         ...
 
 
@@ -54,7 +54,7 @@ class RandomOpponent(Opponent):
         """Draw actions."""
         lanes, action = self._lanes, self._lanes.action
         count, sizes = lanes.num_lanes, action.choices
-        # Each of several uniform numbers is the largest with equal probability; illegal ones are set below all.
+        # Each of several uniform numbers is the largest with equal probability; illegal ones are set below all others.
         drawn = self._random.random((count, sum(sizes)))
         if (mask := lanes.observation.mask) is not None:
             lanes.write_observations(self._obs, self._rows)
@@ -71,8 +71,8 @@ class OwnOpponent(Opponent):
 
     A function is called with the game's own observation of its agent, and returns one of the game's own actions. A
     class is instantiated for each seat of each simultaneous game, with a seed of its own if it has a parameter `seed`.
-    The object is called like a function; its method `reset`, if there is one, at the start of each game. Where the mask
-    of legal actions is in infos, both are called with ``{"observation": ..., "action_mask": ...}``.
+    The object is called like a function, and its method `reset`, if it has one, at the start of each game. If the mask
+    of legal actions is in infos, function or object is called with ``{"observation": ..., "action_mask": ...}``.
 
     Parameters
     ----------
@@ -105,12 +105,12 @@ class OwnOpponent(Opponent):
             actions[lane] = action = player(shown)
             if not _is_legal(action, lanes.action):
                 name = getattr(player, "__name__", type(player).__name__)
-                raise ValueError(f"the opponent {name} of eval_against gave {action!r}; legal: {lanes.action}")
+                raise ValueError(f"the opponent {name} of eval_against returned {action!r}; legal: {lanes.action}")
         return actions
 
 
 def _is_legal(action: Any, spec: ActionSpec) -> bool:
-    """Return whether an action may be one of the game's own; of several components only None is refused."""
+    """Return whether an action may be one of the game's own; of non-discrete actions only None is refused."""
     if not spec.is_discrete:
         return action is not None
     return np.ndim(action) == 0 and action in range(spec.start, spec.start + (spec.num_actions or 0))

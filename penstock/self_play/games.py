@@ -16,7 +16,7 @@ class Seating(Protocol):
     """Pairings in the games with guests of a group, counted from 0."""
 
     def begin(self, game: int) -> int | None:
-        """Pair the players of a game that is about to begin; return the learner's seat, None: it is fixed."""
+        """Pair the players of a game that is about to begin; return the learner's seat, or None if it is fixed."""
         ...
 
     def over(self, game: int, returns: Sequence[float]) -> None:
@@ -36,8 +36,8 @@ class GuestLanes(SeatLanes):
 class GuestGames(Games):
     """Games with guests in some seats of the last games; lanes of guests come after those of the teams.
 
-    In a game of one team guests have all seats but the learner's, which is drawn before each game. In a game of several
-    they have all seats of a team, or none. Players stay until the game is over.
+    In a game of one team, guests have all seats but the learner's, which is drawn before each game. In a game of
+    several teams, they have all seats of a team, or none. Players stay until the game is over.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class GuestGames(Games):
     Raises
     ------
     UnsupportedSpaceError
-        There are pairings, and games without an end; or as for `Games`.
+        There are pairings, but games do not end; or as for `Games`.
     """
 
     def __init__(
@@ -62,8 +62,8 @@ class GuestGames(Games):
     ) -> None:  # fmt: skip
         if seating is not None and not games[0].ends:
             raise UnsupportedSpaceError(
-                "opponents stay for a game, and this environment has no games that end: each agent goes on by itself "
-                "with its next episode; use opponents='none' and no eval_against"
+                "opponents stay for a game, and this environment has no games that end: each agent starts its next "
+                "episode on its own; use opponents='none' and no eval_against"
             )
         self._guests = guests
         self._seating = seating

@@ -15,8 +15,8 @@ from penstock.self_play.arenas import pool_in, seats_in
 class GuestInference:
     """Networks of past versions, made at their first use; without a pool, the network of the newest weights.
 
-    A guest samples its actions; where actions are not sampled it explores as at the end of training. Nothing is
-    recorded.
+    A guest samples its actions; if the algorithm does not sample actions, it explores as at the end of training.
+    Nothing is recorded.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class GuestInference:
         requests.keep_memory(pending, memory)
 
     def _version(self, place: int) -> Any:
-        """Network of a place, with the weights that lie there; in a pool they stay until no game plays against them."""
+        """Return a network with a place's weights; in a pool these stay there while a game plays against them."""
         if place not in self._versions:
             model = self._algorithm.make_model(self._device)
             block = self._arena.weights if self._pool is None else self._pool.places[place]

@@ -24,8 +24,8 @@ def player_of(
 ) -> Player:  # fmt: skip
     """Make the player that scores policies: against each other and opponents, or each alone.
 
-    Parameters are those of `MatchPlayer`; `best` has a function for each policy, or is empty, and `first_lane` is that
-    of the evaluation's first environment.
+    Parameters are those of `MatchPlayer`, except that `best` has a function for each policy, or is empty, and that
+    `first_lane` is the first lane of the whole evaluation.
     """
     seats = env.of_one.seats
     given["first_lane"] = first_lane + games.start * seats
@@ -37,7 +37,7 @@ def player_of(
         (model,), (its_best,) = models, best
         return MatchPlayer(model, env, opponents, best=its_best, **settings)
     group = make_group(env, len(games), seed=seed, **given)
-    draws = seed if seats == 1 else seed + DRAWS * games.start  # lanes of games are numbered in their group alone
+    draws = seed if seats == 1 else seed + DRAWS * games.start  # lanes of games are numbered within their group
     return EpisodePlayer(models, group, deterministic=deterministic, seed=draws)
 
 
@@ -82,7 +82,7 @@ class MatchPlayer(Player):
     deterministic
         Whether the policy plays the mode of its distribution, not a sample.
     best
-        Function that returns the network of the opponent "best"; it is left out where the result is None.
+        Function that returns the network of the opponent "best", which is left out if the result is None.
     seed, **given
         Seed, and further parameters of `make_group`.
 

@@ -28,7 +28,7 @@ def games_of(
     Parameters
     ----------
     arenas
-        Arenas of the group's lanes, in the order of lanes: those of guests are the last.
+        Arenas of the group's lanes, in the order of the lanes: arenas of guests come last.
     num_seats, group, seed, incarnation
         Number of seats of a game, number of the group, seed of the run, and restarts of the rollout worker.
     """
@@ -53,11 +53,11 @@ class Matchmaking:
     pools
         Pools by the number of the policy whose past versions they hold: a run's only policy, or each of several.
     num_agents
-        Number of seats of a game of one policy: the learner's is drawn.
+        Number of seats in a game of a run's only policy, which learns in one of them, drawn at random.
     group, seed, incarnation
         Number of the group, seed of the run, and restarts of the rollout worker.
     before
-        Groups of the run whose numbers are below those of this machine's.
+        Number of the run's groups that come before those of this machine.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Matchmaking:
         self._is_alone = len(pools) == 1
         self._first = group * len(games)
         self._met = [{p: pool for p, pool in pools.items() if pool.guest_seats[game]} for game in games]
-        self._learners = [next((p for p in pools if p not in met), 0) for met in self._met]  # a seat, or a policy
+        self._learners = [next((p for p in pools if p not in met), 0) for met in self._met]  # seats, or policies
         # The last number separates these streams from those of environments and of actions.
         first_of_run = self._first + before * len(games)
         keys = [[seed, first_of_run + game, incarnation, 2] for game in games]
@@ -77,7 +77,7 @@ class Matchmaking:
             pool.playing[self._first : self._first + len(games)] = NOBODY
 
     def begin(self, game: int) -> int | None:
-        """Draw the guests' version of each policy, and in a run of one policy the learner's seat, which is returned."""
+        """Draw the guests' version of each policy; in a run of one policy, also draw and return the learner's seat."""
         random = self._random[game]
         if self._is_alone:
             self._learners[game] = int(random.integers(self._num_agents))

@@ -1,4 +1,4 @@
-"""Data path of guests: observations go into the rows from which they act, and nothing is learned."""
+"""Data path of guests: rows hold the observations that they act on, and nothing is learned."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class GuestRows:
         """No-op: no row outlives its action."""
 
     def record(self) -> None:
-        """Write the lanes' present observations."""
+        """Write the lanes' current observations."""
         self._lanes.write_observations(self._columns["obs"], self.rows)
         self._columns["first"][self.rows] = self._lanes.first
 

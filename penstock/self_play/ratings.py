@@ -17,7 +17,7 @@ DECAY = 0.99
 HARDNESS = 2.0
 """Exponent of `hard_odds`."""
 HIGHEST = 4_000.0
-"""Largest rating, and minus the smallest."""
+"""Largest rating; the smallest is its negative."""
 
 
 def score(results: Results) -> float:
@@ -66,7 +66,7 @@ def expected_score(rating: float, other: float) -> float:
 def rating(played: Sequence[tuple[float, Results]]) -> float:
     """Return the Elo rating with the largest likelihood, for which expected and true scores are equal; 0 without games.
 
-    A draw is added against each opponent, so that the rating is finite where all games are won or lost.
+    A draw is added against each opponent, so that the rating is finite if all games are won or lost.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def rating(played: Sequence[tuple[float, Results]]) -> float:
 def rating_error(played: Sequence[tuple[float, Results]]) -> float | None:
     """Return half the 95 % interval of `rating`, from the Fisher information of its likelihood; None without games.
 
-    Ratings of the opponents count as exact.
+    Ratings of the opponents are taken as exact.
     """
     at = rating(played)
     expected = [(float(sum(results)) + 1.0, expected_score(at, other)) for other, results in played if any(results)]

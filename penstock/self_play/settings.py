@@ -10,11 +10,11 @@ from penstock.imports import place_of
 
 RANDOM, BEST, OTHERS = "random", "best", "others"
 """Opponents of evaluations that need no code: uniform legal actions, the best weights evaluated so far, and the run's
-other policies with their present weights."""
+other policies with their current weights."""
 
 
 class SelfPlaySettings(Protocol):
-    """Settings of a run that self-play follows from, as `penstock.config.Config` has them."""
+    """Settings of a run that determine self-play, as in `penstock.config.Config`."""
 
     @property
     def opponents(self) -> str: ...
@@ -54,7 +54,7 @@ class SelfPlaySettings(Protocol):
 
 
 def require_legal(config: SelfPlaySettings) -> None:
-    """Raise `ConfigError` where a setting of self-play is illegal in any environment."""
+    """Raise `ConfigError` if a setting of self-play is illegal whatever the environment."""
     names = config.policy_names
     if config.opponents not in ("none", "past", *names):
         known = ["none", "past", *names]
@@ -70,23 +70,23 @@ def require_legal(config: SelfPlaySettings) -> None:
         require(is_known, "eval_against", config.eval_against, legal)
     against = [name_of(opponent) for opponent in config.eval_against]
     if doubled := [name for name in against if against.count(name) > 1]:
-        raise ConfigError(f"eval_against has {doubled[0]!r} twice: results go by the names of opponents")
+        raise ConfigError(f"eval_against has {doubled[0]!r} twice: results are listed by the names of opponents")
     if config.eval_against[:1] == (BEST,):
         raise ConfigError(
-            f"eval_against={config.eval_against!r} begins with 'best', which changes during a run: target_return and "
-            "the best weights go by the first opponent; name another first, such as ('random', 'best')"
+            f"eval_against={config.eval_against!r} begins with 'best', which changes during a run: the first opponent "
+            "decides on target_return and the best weights; name another first, such as ('random', 'best')"
         )
 
 
 def require_agents_for(config: SelfPlaySettings, agents: Sequence[str]) -> None:
-    """Raise `ConfigError` where settings of self-play do not fit the environment's agents, or an opponent is unknown.
+    """Raise `ConfigError` if settings of self-play do not fit the environment's agents, or an opponent is unknown.
 
     Parameters
     ----------
     config
         Settings of the run.
     agents
-        Names of the agents; empty where the environment has one.
+        Names of the agents; empty if the environment has only one.
     """
     has_guests = config.opponents != "none"
     if not has_guests and not config.eval_against:
@@ -100,11 +100,11 @@ def require_agents_for(config: SelfPlaySettings, agents: Sequence[str]) -> None:
     if has_guests:
         _require_games_for_all(config, name)
     if OTHERS in config.eval_against and not has_several:
-        raise ConfigError(f"{name}: {OTHERS!r} are the other policies of the run, and it has one: leave it out")
+        raise ConfigError(f"{name}: {OTHERS!r} are the other policies of the run, and it has only one: leave it out")
     if config.team_reward != "own" and not has_several:
         raise ConfigError(
-            f"{name}: with team_reward={config.team_reward!r} all agents are rewarded together, and there is nobody to "
-            "win against: use team_reward='own'"
+            f"{name}: with team_reward={config.team_reward!r} all agents share their rewards, so that there is nobody "
+            "to win against: use team_reward='own'"
         )
     for place in config.eval_against:
         found = place if not isinstance(place, str) or ":" not in place else find_object(place, "eval_against")
@@ -118,7 +118,7 @@ def with_absolute_paths(opponents: Sequence[str | Callable[..., Any]]) -> tuple[
 
 
 def name_of(opponent: str | Callable[..., Any]) -> str:
-    """Return the name of an opponent of ``eval_against`` in results; of "module:name", the name of the object."""
+    """Return the name of an opponent of ``eval_against`` in results; for "module:name", the name of the object."""
     if isinstance(opponent, str):
         return opponent.rpartition(":")[2]
     return str(getattr(opponent, "__qualname__", type(opponent).__name__))
@@ -152,7 +152,7 @@ def envs_of(config: SelfPlaySettings, policy: str) -> int:
 
 
 def splits_in_two(config: SelfPlaySettings) -> bool:
-    """Whether two groups of a worker would have the same games, where the number of groups is not set."""
+    """Whether a worker's games can be split into two equal groups, if the number of groups is not set."""
     return config.num_envs_per_worker % 2 == games_with_guests(config) % (2 * _cycle(config)) == 0
 
 
@@ -163,32 +163,32 @@ def lanes_without(config: SelfPlaySettings) -> int:
 
 
 def lanes_without_in_words(config: SelfPlaySettings) -> str:
-    """Return the number of these lanes as a suffix of a product that they are subtracted from; "" for none."""
+    """Return `lanes_without` in words, to be appended to the product that it is subtracted from; "" for none."""
     count = lanes_without(config)
     return f", less {count} guests in each" if count else ""
 
 
 def _cycle(config: SelfPlaySettings) -> int:
-    """Number of games of a group in which each policy learns once."""
+    """Return the number of a group's games in which each policy learns once."""
     return max(1, len(config.policy_names)) if config.opponents == "past" else 1
 
 
 def _require_games_for_all(config: SelfPlaySettings, name: str) -> None:
-    """Raise `ConfigError` where a policy would learn in no game, or in none against past versions of all others."""
+    """Raise `ConfigError` if a policy would learn in no game, or in none against past versions of all others."""
     groups, envs, least = config.num_groups or 1, config.num_envs_per_worker, _cycle(config)
     if games_with_guests(config) > envs:
         each = "" if groups == 1 else f" of each of {groups} groups"
         raise ConfigError(
-            f"{name}: each of {least} policies learns in an environment{each} in which guests play all others, and "
-            f"num_envs_per_worker={envs} has too few: use {groups * least} or more"
+            f"{name}: each of {least} policies needs an environment{each} in which guests play all others, and "
+            f"num_envs_per_worker={envs} is too few: use {groups * least} or more"
         )
     if config.opponents != "past" and games_with_guests(config) == envs:
         raise ConfigError(
-            f"{name}: with opponent_share={config.opponent_share} and num_envs_per_worker={envs} it is a guest in all "
+            f"{name}: with opponent_share={config.opponent_share} and num_envs_per_worker={envs}, it is a guest in all "
             "environments, and would learn nothing: use a smaller opponent_share, or more environments"
         )
 
 
 def entry_interval(config: SelfPlaySettings) -> int:
-    """Return the number of steps between two entries into the pool."""
+    """Return the number of steps between two entries of versions into the pool."""
     return config.opponent_interval or max(1, config.total_steps // 20)

@@ -24,7 +24,7 @@ MATCHES = "matches.jsonl"
 def opponents_of(
     config: Config, policies: Sequence[Policy], lines_log: Callable[[str], LinesLog]
 ) -> Opponents | None:
-    """Make the opponents of a run's policies; None where they play no past versions.
+    """Make the opponents of a run's policies; None if they do not play past versions.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class Entry:
     steps
         Steps of the run at its entry.
     rating
-        Elo rating: the policy's at its entry.
+        Elo rating of the policy at the entry.
     results
         Wins, draws and losses of each policy of the run against it, int64 ``[policies, 3]``.
     lately
@@ -72,7 +72,7 @@ class Versions:
     """Entries of the pool of one policy.
 
     A version enters a free place, which no game plays against. Then, if there are more than `opponent_pool`, the oldest
-    but the first leaves: it is not drawn any more, and its place is free after the last game against it.
+    other than the first leaves: it is no longer drawn, and its place is free after the last game against it.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class Versions:
     num_policies
         Number of policies of the run.
     entries
-        Entries in their order.
+        Entries, oldest first.
     """
 
     policy: Policy
@@ -129,7 +129,7 @@ class Versions:
         number, weights = self.next_number, self.policy.weights
         weights.refresh()
         self.pool.places[place].publish(weights.payload, number)
-        self._seen[:, place] = self.pool.results[:, place]  # on nodes, games against the version that lay there go on
+        self._seen[:, place] = self.pool.results[:, place]  # nodes may still play against the place's last version
         zeros = partial(np.zeros, (self.num_policies, 3))
         self.entries.append(Entry(number, place, steps, rating, zeros(np.int64), zeros(np.int64), zeros(np.float64)))
         self._evict()
@@ -160,7 +160,7 @@ class Versions:
             self._evict()
 
     def _evict(self) -> None:
-        """Remove the oldest entry but the first, if there are too many."""
+        """Remove the oldest entry other than the first, if there are too many."""
         if len(self.entries) > self.config.opponent_pool:
             del self.entries[min(1, self.config.opponent_pool - 1)]
 
@@ -168,14 +168,14 @@ class Versions:
 class Opponents:
     """Pools of all policies, counts of games, and ratings.
 
-    A run's only policy plays its own past versions, one of several those of all others.
+    A run's only policy plays against its own past versions, each of several against those of all others.
 
     Parameters
     ----------
     config, policies
         Settings and policies of the run.
     log
-        Log of the win matrix, which gets lines at each entry.
+        Log of the win matrix, to which each entry adds lines.
 
     Attributes
     ----------
@@ -198,7 +198,7 @@ class Opponents:
             versions.set_odds()
 
     def rating(self, policy: int) -> float:
-        """Return a policy's Elo rating by recent games, where each policy's first version has 0."""
+        """Return a policy's Elo rating by recent games; each policy's first version is rated 0."""
         return rating(self._played(policy))
 
     def _played(self, policy: int) -> list[tuple[float, np.ndarray]]:
@@ -226,7 +226,7 @@ class Opponents:
                 wins, draws, losses = entry.results[policy].tolist()
                 about = entry.steps, entry.rating, score(entry.recent[policy])
                 shown.append(OpponentStatus(*about, wins, draws, losses, versions.policy.name))
-        games = int(self._games[policy]) // len(met)  # each is against a version of every other policy
+        games = int(self._games[policy]) // len(met)  # each game is against a version of every other policy
         played = self._played(policy)
         ratings = {"rating": rating(played), "rating_error": rating_error(played)}
         return {**ratings, "opponent_games": games, "opponents": tuple(shown)}
@@ -236,7 +236,7 @@ class Opponents:
         return {"games": int(self._games[policy]), "entries": self.pools[policy].to_json()}
 
     def _met_by(self, policy: int) -> list[Versions]:
-        """Pools that a policy plays against."""
+        """Return the pools that a policy plays against."""
         return [each for number, each in enumerate(self.pools) if number != policy] or self.pools
 
     def _count(self) -> None:
@@ -245,7 +245,7 @@ class Opponents:
             self._games += versions.take_results()
 
     def _enter(self, due: Sequence[Versions]) -> None:
-        """Enter the newest weights, if a place is free: games against a version that has left may still go on."""
+        """Enter the newest weights of policies with a free place: games against a version that left may still run."""
         places = [(versions, place) for versions in due if (place := versions.free_place()) is not None]
         if not places:
             return
@@ -257,7 +257,7 @@ class Opponents:
             versions.enter(place, self._steps, its_rating)
 
     def _write_matrix(self, entering: Versions) -> None:
-        """Write the entering version's row of the win matrix: results since the entry before."""
+        """Write the entering version's row of the win matrix: results since its policy's last entry."""
         policy, name = entering.policy.number, entering.policy.name
         met = [(versions, entry) for versions in self._met_by(policy) for entry in versions.entries]
         self._log.write(
@@ -274,6 +274,6 @@ class Opponents:
 
 
 def _learners(config: Config, shape: RunShape) -> np.ndarray:
-    """Number of the policy that learns in each of the run's games with guests, int64 ``[games]``."""
+    """Return the number of the policy that learns in each of the run's games with guests, int64 ``[games]``."""
     of_group = [learner_of(config, game) for game in range(len(seats_in(shape)))]
     return np.tile(np.array(of_group, np.int64), shape.all_groups)

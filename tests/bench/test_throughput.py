@@ -251,7 +251,7 @@ def test_simulation_on_as_many_cores_as_there_are_workers_is_measured_once_for_t
 
 def test_a_gpu_that_is_not_there_is_refused_before_anything_starts(penstock, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(ConfigError, match=r"device=.cuda:3. is not there"):
+    with pytest.raises(ConfigError, match=r"device=.cuda:3. is not available"):
         run(Flags(device="cuda:3"))
     with pytest.raises(BenchUsageError, match="other libraries are measured on the CPU only"):
         compare(Flags(device="cuda"))

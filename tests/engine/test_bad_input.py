@@ -61,7 +61,7 @@ def nothing_left_behind(tmp_path, monkeypatch):
         ("--env CartPole-v1 --max-seconds -1", "max_seconds=-1.0 is not legal"),
         ("--env CartPole-v1 --backend serial --run-dir full", "'full' is not empty, and nothing is overwritten"),
         ("--env CartPole-v1 --num-workers 1 --num-envs-per-worker 100000000", "MiB are available"),
-        ("--env CartPole-v1 --device cuda:99", "device='cuda:99' is not there: torch"),
+        ("--env CartPole-v1 --device cuda:99", "device='cuda:99' is not available: torch"),
     ],
 )
 def test_a_run_that_cannot_be_is_refused_in_one_line(flags, message, tmp_path, capsys):

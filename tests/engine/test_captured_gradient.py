@@ -110,7 +110,7 @@ def test_updates_that_depend_on_the_progress_of_the_run_are_not_captured_and_tha
     learn(algorithm, model, batches_for(algorithm, WARM_UP + 3), gradient)
     assert gradient._graphs.num_recorded == 1
     assert notes == [
-        "updates run without CUDA graphs: they depend on how far the run is, as a schedule of entropy_coef does"
+        "updates run without CUDA graphs: they depend on the progress of the run, as a schedule of entropy_coef does"
     ]
 
 

@@ -110,7 +110,7 @@ def test_killed_workers_are_replaced_and_no_slot_is_lost_until_the_sixth_kill_en
     assert max(writing) <= settings["num_envs_per_worker"]
 
     family = Watched(roles_of(trainer))
-    with pytest.raises(TrainingFailed, match=r"rollout-1 .* was killed by SIGKILL, the 6th within 10 minutes"):
+    with pytest.raises(TrainingFailed, match=r"rollout-1 .* was killed by SIGKILL: 6 deaths in 10 minutes"):
         trainer.train(quiet=True, on_update=InterruptsWhen(Killer(trainer, ["rollout-1"])))
     assert family.left_after() == []
     assert (tmp_path / "run" / "log.txt").read_text().count("is replaced") == 5
@@ -167,7 +167,7 @@ def test_an_environment_that_raises_ends_the_run_with_the_whole_story_and_a_chec
     ):  # fmt: skip
         assert part in error
     # What broke at once would break again.
-    assert ("go on from the last checkpoint with: penstock resume run" in error) is has_learned
+    assert ("resume from the last checkpoint with: penstock resume run" in error) is has_learned
     assert error.count("ZeroDivisionError") == 1
     # Where a reset fails at the very start, the other worker may or may not have been learned from already.
     assert RunDirectory.open("run").checkpoints.latest().meta["steps"] > 0 or not has_learned
@@ -396,10 +396,10 @@ def test_an_evaluation_that_does_not_end_keeps_no_run_from_its_end_and_costs_not
     if hangs_for_ever:
         assert result.eval_return is None
         assert "environment NeverEnds hangs: evaluator has waited" in log and "for one of its 2 lanes" in log
-        assert "the final weights have no evaluation: the evaluator has not answered" in log
+        assert "the final weights were not evaluated: the evaluator has not answered" in log
     else:
         assert (result.eval_return, result.eval_unfinished) == (0.0, 2)
-        assert "asked for 2 episodes: 0 ended, and 2 were given up" in log and "(max_seconds)" in log
+        assert "asked for 2 episodes: 0 ended, and 2 were cut short" in log and "(max_seconds)" in log
 
 
 class Stuck(Counting):

@@ -304,7 +304,7 @@ def test_a_wrong_number_of_agents_is_told_with_their_names():
 
 
 def test_hindsight_is_refused_with_the_reason():
-    with pytest.raises(ConfigError, match="hindsight='future' is not possible here: goals are those of one agent"):
+    with pytest.raises(ConfigError, match="hindsight='future' is not possible here: goals belong to a single agent"):
         penstock.DQN(env=Together, hindsight="future", n_step=1)
 
 

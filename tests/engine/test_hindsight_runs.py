@@ -169,7 +169,7 @@ NOT_HERE = "hindsight='future' is not possible here: "
         (DQN, {"hindsight": "random"}, "hindsight='random' is not legal"),
         (
             Prioritizing, {},
-            NOT_HERE + "prioritizing finds first priorities by values of actions that were chosen; use hindsight=None",
+            NOT_HERE + "prioritizing computes first priorities from values of the chosen actions; use hindsight=None",
         ),
         (
             OwnPath, {},

@@ -257,7 +257,7 @@ def test_learners_that_are_killed_again_and_again_end_the_run():
     restarts = Restarts(forgive_environments=False)
     pauses = [restarts.after_kill("rank-1 was killed", is_learner=True) for _ in range(20)]
     assert max(pauses) <= 1.0
-    with pytest.raises(RoleDied, match=r"rank-1 was killed, the 21th learner within 10 minutes, and 20 are replaced"):
+    with pytest.raises(RoleDied, match=r"rank-1 was killed: 21 learner deaths in 10 minutes, and only 20 are"):
         restarts.after_kill("rank-1 was killed", is_learner=True)
 
 

@@ -66,7 +66,7 @@ def test_a_run_whose_directory_is_lost_is_whole_at_its_next_checkpoint(tmp_path,
     assert verify_checkpoint(run.directory.checkpoints.latest_path())["steps"] == 2048
     steps = [json.loads(line)["steps"] for line in (path / "metrics.jsonl").read_text().splitlines()]
     assert steps[-1] == 2048 and steps == sorted(steps)
-    assert "is written anew from step 1,024 on" in (path / "log.txt").read_text()
+    assert "is written again from step 1,024 on" in (path / "log.txt").read_text()
     with penstock.Trainer.resume(path, total_steps=2560) as trainer:
         assert trainer.train(quiet=True).steps == 2560
 

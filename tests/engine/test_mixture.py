@@ -169,7 +169,7 @@ def test_a_run_goes_on_with_its_segments_if_they_were_saved_and_fills_its_source
         shutil.rmtree(path / "replay")
         with Trainer.resume(path, total_steps=1_200) as trainer:
             trainer.train(quiet=True)
-        assert "reservoir: there is none in" in (path / "log.txt").read_text()
+        assert "reservoir: none were saved in" in (path / "log.txt").read_text()
 
 
 def test_the_target_network_and_the_target_of_a_resumed_impact_come_back(tmp_path):

@@ -186,5 +186,5 @@ def test_agents_that_go_on_by_themselves_have_no_games_to_win():
 
 
 def test_others_need_other_policies():
-    with pytest.raises(ConfigError, match="'others' are the other policies of the run, and it has one"):
+    with pytest.raises(ConfigError, match="'others' are the other policies of the run, and it has only one"):
         penstock.PPO(**{**SERIAL, "env": TicTacToe, "eval_against": ("others",)})

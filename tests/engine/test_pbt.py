@@ -341,6 +341,9 @@ def test_a_population_that_cannot_be_is_refused(settings, message):
         penstock.PPO(**{**PBT, **settings})
 
 
-def test_only_policies_that_are_there_are_copied():
-    with penstock.PPO(**SMALL) as trainer, pytest.raises(ConfigError, match=r"no policy 7 to copy: there are \[0, 1\]"):
-        trainer.copy_policy(0, 7)
+def test_only_policies_and_paths_that_exist_are_copied():
+    with penstock.PPO(**SMALL) as trainer:
+        with pytest.raises(ConfigError, match=r"there is no policy 7: this run has \[0, 1\]"):
+            trainer.copy_policy(0, 7)
+        with pytest.raises(ConfigError, match=r"no policy 'runs/mistyped', and no such path: this run has \[0, 1\]"):
+            trainer.copy_policy("runs/mistyped")

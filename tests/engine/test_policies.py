@@ -74,7 +74,7 @@ def test_weights_of_one_policy_are_set_and_the_other_goes_on_as_it_was():
         after = trainer.get_parameters()
         assert identical(after["prey"], zeros) and identical(after["hunters"], before["hunters"])
         assert [policy.arena.control[0] for policy in policies_of(trainer)] == [epochs[0], epochs[1] + 1]
-        with pytest.raises(ConfigError, match=r"policies \['fox'\]; there are \['hunters', 'prey'\]"):
+        with pytest.raises(ConfigError, match=r"policies \['fox'\]; this run has \['hunters', 'prey'\]"):
             trainer.set_parameters({"fox": zeros})
         with pytest.raises(CheckpointError, match="another architecture"):
             trainer.set_parameters({"hunters": zeros})

@@ -276,7 +276,7 @@ def test_when_only_the_last_evaluation_goes_on_the_evaluator_is_named(playing, n
     spend(progress, now, 10.0, waiting, waiting, {}, {"wait for goal": 10.0}, playing)
     status = progress.status()
     assert (status.limiting_role, status.limiting_reason) == (
-        "evaluator", "training has ended, its last evaluation goes on",
+        "evaluator", "training has ended, its last evaluation is running",
     )  # fmt: skip
 
 

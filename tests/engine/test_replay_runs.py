@@ -319,7 +319,7 @@ def test_a_damaged_replay_is_named_and_filled_again(how, tmp_path):
         assert len(replay_of(trainer).buffer) == 0
         assert trainer.train(10, quiet=True).steps == 70
     note = log_of(path)
-    assert "the replay buffer is empty: " in note and "20 steps are played before learning goes on" in note
+    assert "the replay buffer is empty: " in note and "20 steps are played before learning continues" in note
     assert "save_replay=False" not in note, "it says what is wrong"
 
 
@@ -351,7 +351,7 @@ def test_a_run_whose_replay_has_a_damaged_manifest_ends_well_and_says_what_becam
         assert log_of(path).count("the whole buffer is saved anew") == 1
     else:
         assert manifest.read_bytes() == damaged
-        assert "warning: the replay buffer could not be saved, the weights are: " in log_of(path)
+        assert "warning: the replay buffer could not be saved, although the weights were: " in log_of(path)
 
 
 def test_a_run_that_was_refilled_can_be_resumed_again(tmp_path):

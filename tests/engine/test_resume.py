@@ -84,7 +84,7 @@ def test_a_run_that_ended_before_its_first_checkpoint_begins_again_in_its_direct
         (path / "metrics.jsonl").write_text('{"steps": 64, "seconds": 1.0, "time": 2.0, "steps_per_second": 3.0}\n')
     with Trainer.resume(path, report=reports.append, max_seconds=60.0) as trainer:
         assert trainer.train(quiet=True).steps >= 256 and trainer.config.max_seconds == 60.0
-    assert reports == [f"{path} ended before its first checkpoint, and begins again at step 0"]
+    assert reports == [f"{path} ended before its first checkpoint, and starts again at step 0"]
     lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
     assert lines[0]["steps_per_second"] == 3.0 and lines[1]["steps"] == 0 and lines[1]["resumed"] is True
     _, values = RecordedRun.open(path).points("steps", "steps_per_second")

@@ -174,9 +174,9 @@ def test_what_is_looked_at_apart_answers_raises_or_dies_there_and_the_launcher_s
             apart("it", interrupt)
         with pytest.raises(EnvironmentFailure, match=r"faulty failed in step \(lane 12, step 1\)"):
             apart("faulty", step_into_an_interrupt)
-        with pytest.raises(EnvironmentFailure, match="the process that made it to look at it ended with exit status 3"):
+        with pytest.raises(EnvironmentFailure, match="the process that made it to inspect it ended with exit status 3"):
             apart("it", os._exit, 3)
-        with pytest.raises(NoAnswer, match=r"it: the process that made it to look at it gave no answer within 0\.5 s"):
+        with pytest.raises(NoAnswer, match=r"it: the process that made it to inspect it gave no answer within 0\.5 s"):
             apart("it", time.sleep, 600, limit=0.5)
         with launcher.lent() as lent:
             assert lent.pid == pid and lent.is_alive and lent.deaths() == []

@@ -88,7 +88,7 @@ def test_in_processes_too_and_a_resume_restores_it_unless_it_says_otherwise(tmp_
         ({"hidden_sizes": 8}, "hidden_sizes cannot change during a run: the run's weights belong to this"),
         ({"clip_range": -1.0}, "clip_range=-1.0 is not legal"),
         ({"target_kl": 0.1}, "target_kl cannot be tuned in a run with target_kl=None"),
-        ({7: {"gamma": 0.9}}, r"policies \[7\]; there are \[0\]"),
+        ({7: {"gamma": 0.9}}, r"policies \[7\]; this run has \[0\]"),
     ],
 )
 def test_what_cannot_be_tuned_is_refused_and_nothing_is_changed(settings, message):

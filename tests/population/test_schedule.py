@@ -102,7 +102,7 @@ def test_what_is_no_lineage_is_refused(tmp_path, content, policy, message):
     ("given", "message"),
     [
         ("nowhere", "schedule: the lineage nowhere cannot be read: No such file .*; give lineage.jsonl of a popul"),
-        ({}, r"schedule: it is empty: give {steps: {setting: value}}, or schedule=None for none"),
+        ({}, r"schedule: it is empty: give {steps: {setting: value}}, or schedule=None for no schedule"),
         ("{}", "schedule: it is empty"),
         ('{"0": {"gamma": 0.9}', r"schedule: '{\"0.*' is not JSON \(Expecting .*\): write it as '{\"0\": .*, or"),
         ("{0: {}}", "schedule: '{0: {}}' is not JSON"),

@@ -139,7 +139,7 @@ def test_an_action_that_the_game_does_not_have_is_refused(action):
     group = guests_of(TicTacToe, 1, seat=1)
     group.reset()
     _, guests = group.teams
-    with pytest.raises(ValueError, match=r"the opponent fixed of eval_against gave .*; legal: one of 9 values"):
+    with pytest.raises(ValueError, match=r"the opponent fixed of eval_against returned .*; legal: one of 9 values"):
 
         def fixed(observation):
             return action

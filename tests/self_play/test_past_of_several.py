@@ -258,7 +258,7 @@ def test_in_processes_both_learn_and_play_on_when_a_worker_and_who_acts_for_gues
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"num_envs_per_worker": 1}, "each of 2 policies learns in an environment in which.*=1 has too few: use 2 or"),
+        ({"num_envs_per_worker": 1}, "each of 2 policies needs an environment in which.*=1 is too few: use 2 or"),
         ({"num_envs_per_worker": 2, "num_groups": 2}, "an environment of each of 2 groups in which .* use 4 or more"),
         ({"pbt": "truncation", "pbt_space": {"learning_rate": {"low": 1e-4, "high": 1e-2}}}, "have no guests"),
         ({"env": "CartPole-v1", "policies": {}, "num_policies": 2}, "has one agent"),

@@ -2,7 +2,7 @@
 
 Large observations are not copied by the host: the device reads them in the arena, where rollout workers wrote them.
 
-A learner in the same process passes its weights on without their leaving the device.
+A learner in the same process passes on its weights without copying them off the device.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class WatchedRequest(Request):
 
 
 class Bucket:
-    """Memory of requests and answers for batches of up to `size` lanes, and the graph of the computation between.
+    """Memory of requests and answers for batches of up to `size` lanes, and the graph that computes the answers.
 
     Parameters
     ----------
@@ -105,8 +105,8 @@ class Bucket:
     Attributes
     ----------
     asked, answered
-        What crosses to the device and back: fields of a `Request`, with rows in the place of observations that the
-        device reads in the arena; columns and memory states.
+        Data copied to the device: fields of a `Request`, with row numbers in place of observations that the device
+        reads in the arena. Data copied back: columns and memory states.
     request
         Fields of a `Request`, tensors of the device.
     graph
@@ -125,7 +125,7 @@ class Bucket:
             fields[ROWS] = (size,), torch.int64
         self.asked = Staging([(name, *field) for name, field in fields.items()], device)
         self.request.update((name, tensor) for name, tensor in self.asked.tensors.items() if name != ROWS)
-        if (mask := shape.observation.mask) is not None:  # padding has legal actions, too
+        if (mask := shape.observation.mask) is not None:  # padding needs legal actions, too
             self.asked.arrays["obs"][:, mask.offset : mask.offset + math.prod(mask.spec.shape)] = 1
 
     def read_observations(self) -> None:
@@ -135,7 +135,7 @@ class Bucket:
 
 
 def bucket_sizes(shape: RunShape) -> list[int]:
-    """Return the lanes of each bucket of a policy worker: powers of two in groups, and all its groups."""
+    """Return the number of lanes of each bucket of a policy worker: of 1, 2, 4, ... groups, and of all its groups."""
     most = shape.groups_per_policy_worker
     powers = [1 << power for power in range((most - 1).bit_length())]
     return [num_groups * shape.group_size for num_groups in [*powers, most]]
@@ -144,7 +144,7 @@ def bucket_sizes(shape: RunShape) -> list[int]:
 def after_failed_capture(error: Exception, generators: Iterable[torch.Generator] = ()) -> str:
     """Make random numbers, the GPU's and those of generators, usable after a failed capture; return its cause."""
     bound = [each for each in (*torch.cuda.default_generators, *generators) if each.device.type == "cuda"]
-    for generator in bound:  # to the capture; a copy is not
+    for generator in bound:  # its state is still bound to the capture; a copy is not
         generator.graphsafe_set_state(generator.clone_state())
     cause = error.__context__ or error  # the end of a failed capture raises, too
     return f"{type(cause).__name__}: {cause}"
@@ -171,11 +171,11 @@ class DeviceInference(Inference):
     ) -> None:  # fmt: skip
         self._captures = torch.device(device).type == "cuda"
         self._stream = torch.cuda.Stream(device, priority=-1) if self._captures else None
-        self._pool: Any = None  # memory of all graphs: no two of them run at once
+        self._pool: Any = None  # memory shared by all graphs: no two of them run at once
         self._report = report
         with self._on_stream():
             super().__init__(arena, algorithm, device, steps_taken, weights)
-            # A graph would not make bfloat16 copies of weights anew if they outlived an operation.
+            # Without the cache: a graph would not update cached bfloat16 copies of weights.
             self._autocast = algorithm.autocast(self._device, cache=False)
             self._in_place = self._observations_in_place()
             self._sizes = bucket_sizes(arena.shape)
@@ -280,14 +280,14 @@ class WeightsExchange:
         return -1 if self._left is None else self._left[1]
 
     def leave(self, model_bytes: Tensor, version: int, steps: int) -> None:
-        """Replace the weights by a copy of `model_bytes`, uint8 ``[nbytes]``, on the current stream."""
+        """Replace the weights with a copy of `model_bytes`, uint8 ``[nbytes]``, on the current stream."""
         with self._lock:
             place = torch.empty_like(model_bytes) if self._left is None else self._left[0]
             if self._copied_out is not None:
                 self._copied_out.wait()
             place.copy_(model_bytes)
             self._left = place, version, steps
-            self._copied_in = _event_behind(place)
+            self._copied_in = _event_after(place)
 
     def take(self, model_bytes: Tensor) -> tuple[int, int]:
         """Copy the weights into `model_bytes`, on the current stream; return their version and steps learned from."""
@@ -297,12 +297,12 @@ class WeightsExchange:
             if self._copied_in is not None:
                 self._copied_in.wait()
             model_bytes.copy_(place)
-            self._copied_out = _event_behind(place)
+            self._copied_out = _event_after(place)
         return version, steps
 
 
-def _event_behind(tensor: Tensor) -> torch.cuda.Event | None:
-    """Return an event behind the current stream's work; None for a tensor without streams."""
+def _event_after(tensor: Tensor) -> torch.cuda.Event | None:
+    """Return an event after the current stream's work; None for a tensor without streams."""
     if not tensor.is_cuda:
         return None
     event = torch.cuda.Event()
@@ -320,7 +320,7 @@ class LearnerWeights(SharedWeights):
     arena
         Arena of the policy, whose block the evaluator and the user read.
     exchange
-        Exchange that the inference takes weights from.
+        Exchange from which the inference takes weights.
     """
 
     def __init__(self, model: torch.nn.Module, arena: ExperienceArena, exchange: WeightsExchange) -> None:
@@ -335,7 +335,7 @@ class LearnerWeights(SharedWeights):
         self._is_shown = False
 
     def show(self) -> None:
-        """Copy the weights published last into the block, unless they lie there."""
+        """Copy the last published weights into the block, unless they are there already."""
         if not self._is_shown:
             super().publish(self.version, self.steps)
             self._is_shown = True
@@ -348,7 +348,7 @@ class LearnerWeights(SharedWeights):
 
 
 class InferenceWeights(SharedWeights):
-    """The inference's end.
+    """The inference's end of the exchange.
 
     Parameters
     ----------
@@ -357,7 +357,7 @@ class InferenceWeights(SharedWeights):
     arena
         Arena of the policy.
     exchange
-        Exchange that the learner leaves weights in.
+        Exchange in which the learner leaves weights.
     """
 
     def __init__(self, model: torch.nn.Module, arena: ExperienceArena, exchange: WeightsExchange) -> None:

@@ -1,7 +1,7 @@
 """Choosing actions: the published weights, and the model that answers requests with them in batches.
 
-Weights lie in blocks of the arena: a model's bytes and, behind them, the number of steps that it has learned from. One
-block holds the newest weights, another those of the best evaluation so far, with their mean return.
+Weights are stored in blocks of the arena: a model's bytes, followed by the number of steps that it has learned from.
+One block holds the newest weights, another those of the best evaluation so far, with their mean return.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class SharedWeights:
     Parameters
     ----------
     model
-        Model whose tensors are sent or overwritten. They are moved into one stretch of memory, and must stay there.
+        Model whose tensors are sent or overwritten. They are moved into contiguous memory, and must stay there.
     block
         Weights block of the arena.
 
@@ -49,7 +49,7 @@ class SharedWeights:
         self._block = block
         memory = flatten_(model, STEPS_NBYTES)
         self._model_bytes = memory[:-STEPS_NBYTES]
-        # A CPU's tensors are sent as they lie; a GPU's go through pinned memory.
+        # Tensors on a CPU are sent in place; those on a GPU go through pinned memory.
         self._is_apart = memory.is_cuda
         payload = torch.zeros(len(memory), dtype=torch.uint8, pin_memory=True) if self._is_apart else memory
         self._weights = payload[:-STEPS_NBYTES]
@@ -65,7 +65,7 @@ class SharedWeights:
 
     @property
     def payload(self) -> np.ndarray:
-        """The held weights and their steps as they lie in the block, uint8 ``[weights_nbytes]``."""
+        """The held weights and their steps as stored in the block, uint8 ``[weights_nbytes]``."""
         return self._payload
 
     def publish(self, version: int, steps: int) -> None:
@@ -91,7 +91,7 @@ class SharedWeights:
                 self._model_bytes.copy_(self._weights)
 
     def take(self, payload: np.ndarray, version: int) -> None:
-        """Load weights from elsewhere into the model, uint8 ``[weights_nbytes]``, instead of the newest."""
+        """Load weights from elsewhere into the model, uint8 ``[weights_nbytes]``, instead of the newest ones."""
         self._payload[:] = payload
         self.version = version
         if self._is_apart:
@@ -105,11 +105,11 @@ class Best:
     Attributes
     ----------
     parameters
-        ``{policy_id: state dict on the CPU}``, copies, in the form that `Trainer.set_parameters` takes.
+        ``{policy_id: state dict on the CPU}``, copies, in the form that `Trainer.set_parameters` accepts.
     mean_return
         Mean return of the evaluation.
     steps, version
-        Steps that the weights have learned from, and updates behind them.
+        Steps that the weights have learned from, and their version.
     """
 
     parameters: dict[int | str, dict[str, Tensor]]
@@ -121,7 +121,7 @@ class Best:
 class BestWeights:
     """Weights of the best evaluation, in a block of their own: the evaluator writes, the trainer reads.
 
-    Before there is an evaluator, the trainer writes those of the run that it resumes.
+    Before the evaluator starts, the trainer writes the best weights of a resumed run.
     """
 
     def __init__(self, block: WeightsBlock) -> None:
@@ -134,13 +134,13 @@ class BestWeights:
         self._steps, self._mean_return = steps.view(np.int64), mean_return.view(np.float64)
 
     def keep(self, weights: SharedWeights, mean_return: float) -> None:
-        """Replace the best weights by those that `weights` holds."""
+        """Replace the best weights with those that `weights` holds."""
         self._held[:] = weights.payload
         self._mean_return[0] = mean_return
         self._block.publish(self._payload, weights.version)
 
     def put(self, model: torch.nn.Module, version: int, steps: int, mean_return: float) -> None:
-        """Replace the best weights by those of a model, restored from a checkpoint."""
+        """Replace the best weights with those of a model, restored from a checkpoint."""
         state = [*model.parameters(), *model.buffers()]
         for place, tensor in zip(places_in(model, self._weights), state, strict=True):
             place.copy_(tensor.detach())
@@ -166,7 +166,7 @@ class BestWeights:
 
 
 MakeWeights = Callable[[Any, ExperienceArena], Any]
-"""Constructor of one end of the weights' transport, from a model and the arena; the result acts as `SharedWeights`."""
+"""Constructor of one end of the weights' transport, from a model and the arena; the result is like `SharedWeights`."""
 
 
 def through_block(model: torch.nn.Module, arena: ExperienceArena) -> SharedWeights:
@@ -237,7 +237,7 @@ class Inference:
         arena, shape, requests = self._arena, self._arena.shape, self._arena.requests
         rows, lanes = requests.rows[pending.groups].reshape(-1), self._lanes[pending.groups].reshape(-1)
         is_asked: Any = ...
-        if shape.num_agents:  # the other lanes wait for their turn
+        if shape.num_agents:  # some lanes may be waiting for their turn
             is_asked = rows != NOT_ASKED
             rows, lanes = rows[is_asked], lanes[is_asked]
             if not len(rows):

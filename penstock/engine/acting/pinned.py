@@ -1,4 +1,4 @@
-"""Memory of the host that a GPU reads where it lies."""
+"""Host memory that a GPU reads in place."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import torch
 from torch import Tensor
 
 PORTABLE_AND_MAPPED = 1 | 2  # flags of cudaHostRegister
-WORTH_READING = 1 << 12  # bytes of a row from which on copying it on the host costs more than reading it over the bus
+WORTH_READING = 1 << 12  # bytes of a row from which a copy by the host costs more than a read over the bus
 
 
 class PinnedMemory:
     """Memory of an array, registered with CUDA: copies from it to the GPU need no buffer and do not wait.
 
-    `of` returns the same registration to everyone in the process; it ends with the last of them. On a CPU there is
-    nothing to register.
+    `of` returns the same registration to all callers in the process; it ends when the last one drops it. On a CPU there
+    is nothing to register.
 
     Parameters
     ----------
     array
-        Array, which stays where it is and is kept alive. Its memory is contiguous.
+        Array with contiguous memory, which is not moved and is kept alive.
     device
         Device that reads it.
 
@@ -66,7 +66,7 @@ class PinnedMemory:
 
 
 class _Bytes:
-    """An array's bytes at an address that host and GPU share, as torch asks for them."""
+    """An array's bytes at an address that host and GPU share, in the interface that torch reads."""
 
     def __init__(self, array: np.ndarray) -> None:
         self._array = array
@@ -87,12 +87,12 @@ class RowsInPlace:
     """
 
     def __init__(self, memory: PinnedMemory, row_nbytes: int) -> None:
-        self._memory = memory  # registered as long as it is read
+        self._memory = memory  # stays registered as long as it is read
         self._words = memory.on_device().view(torch.int64).view(-1, row_nbytes // 8)
 
     @staticmethod
     def serves(column: np.ndarray) -> bool:
-        """Return whether a column's rows are large enough to be read in place, and whole words."""
+        """Return whether a column's rows are large enough to be read in place, and consist of whole words."""
         row_nbytes = column[0].nbytes
         return row_nbytes >= WORTH_READING and row_nbytes % 8 == 0
 

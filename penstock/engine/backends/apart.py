@@ -1,6 +1,6 @@
 """Calls that make environments before a run starts, in a process that ends with the call.
 
-The user's process keeps no change of its state, and no memory, from the making of an environment.
+So making an environment changes no state of the user's process, and leaves no memory in it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from penstock.surroundings import Surroundings
 
 T = TypeVar("T")
 NAME = "preparation"  # of the process
-PATIENCE = 10.0  # seconds without an answer, and without a limit, after which the user reads what is waited for
+PATIENCE = 10.0  # seconds without an answer, if there is no limit, after which the user is shown the cause of the wait
 
 
 class NoAnswer(EnvironmentFailure):
-    """End of a process, or its time limit, before its answer; the phase is unknown."""
+    """A process ended, or reached its time limit, before it answered; the phase of the environment is unknown."""
 
     def __str__(self) -> str:
         return f"environment {self.env}: {self.problem}"
@@ -83,8 +83,8 @@ def _answer(
             send_setup(ours.send, call)
             answer = ours.wait(PATIENCE if limit is None else limit)
             if answer is None and limit is None:
-                what = f"environment {env}: process {pid}, which makes and closes it once, gives no answer yet"
-                print(f"waiting for {what}; does it hang? penstock doctor --env ENV", file=sys.stderr, flush=True)
+                what = f"environment {env}: process {pid}, which makes and closes it once, has not answered yet"
+                print(f"waiting for {what}; does it hang? See penstock doctor --env ENV", file=sys.stderr, flush=True)
                 answer = ours.wait()
         except (EOFError, OSError):  # the process ended first
             raise _no_answer(env, describe_status(_status_of(forks, pid))) from None
@@ -98,7 +98,7 @@ def _answer(
 
 
 def _no_answer(env: str, problem: str) -> NoAnswer:
-    return NoAnswer(env, "make", None, 0, f"the process that made it to look at it {problem}")
+    return NoAnswer(env, "make", None, 0, f"the process that made it to inspect it {problem}")
 
 
 def _status_of(forks: launcher.Launcher, pid: int) -> int:

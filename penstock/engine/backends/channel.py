@@ -50,7 +50,7 @@ class Channel:
         self._socket.close()
 
     def send(self, message: Any) -> None:
-        """Send a message, waiting for room; any thread may.
+        """Send a message, waiting for room; may be called from any thread.
 
         Raises
         ------

@@ -73,7 +73,7 @@ def serve(supervisor_fd: int, parent: int) -> None:
 def import_what_roles_need() -> None:
     """Import torch and the roles, and keep their pages shared."""
     import torch
-    import torch.utils._device  # by torch itself at the first look at its default device, in each process
+    import torch.utils._device  # torch would import it in each process when it first reads its default device
 
     import penstock.engine.acting.inference
     import penstock.engine.backends.process

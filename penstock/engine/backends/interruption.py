@@ -1,8 +1,8 @@
 """Ending signals: the first stops a run in order, the second at once.
 
-A signal may go to the supervisor's process alone (``kill``), to all processes of a terminal (Ctrl-C), or to every
+A signal may go only to the supervisor's process (``kill``), to all processes of a terminal (Ctrl-C), or to every
 process of a run (``systemctl stop``, a batch system's time limit). Only the supervisor acts on it: roles continue until
-it has saved, and it ends them. Processes that environments start handle signals by their own rules.
+it has saved and ends them. Processes that environments start handle signals by their own rules.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def interruption() -> Iterator[Interrupted]:
 
 
 def leave_to_supervisor() -> None:
-    """Make ending signals without effect in this process, a role's, and unblock all signals.
+    """Neutralise ending signals in this process, a role's, and unblock all signals.
 
     They are handled, not ignored: `exec` resets a handler to the default, but leaves a signal ignored, and a server
     that an environment starts has to end at SIGTERM.

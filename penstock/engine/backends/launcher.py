@@ -1,8 +1,8 @@
 """Launcher: a process that imports the modules of all roles once, and forks the roles.
 
 This module is the launcher as seen by the user's process; `forking` is its main loop. A forked role starts in
-milliseconds, where a fresh interpreter would import torch for a second, and shares the imported pages with the others.
-A command starts its launcher before it imports anything large, so this module imports little.
+milliseconds, while a fresh interpreter would take a second to import torch, and it shares the imported pages with the
+others. A command starts its launcher before it imports anything large, so this module imports little.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def module_path() -> list[str]:
 
 
 def prepare() -> None:
-    """Start a launcher for the next run in the background, which imports while this process does."""
+    """Start a launcher for the next run in the background; it imports while this process does."""
     global _prepared
     if _prepared is not None and not _prepared.is_alive:
         _prepared.close()
@@ -86,7 +86,7 @@ def lent() -> Iterator[Launcher | None]:
 
 @contextlib.contextmanager
 def kept() -> Iterator[None]:
-    """Within the block, keep the launcher of a finished run for the next run, which imports nothing anew."""
+    """Within the block, keep the launcher of a finished run for the next run, so that nothing is imported again."""
     global _is_kept
     was_kept, _is_kept = _is_kept, True
     try:
@@ -126,7 +126,7 @@ class Launcher(Owned):
                 [sys.executable, "-c", f"import sys; sys.path[:] = {module_path()!r}; {serving}"],
                 pass_fds=[theirs.fileno(), me],
                 stdin=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is the supervisor's alone
+                start_new_session=True,  # Ctrl-C reaches only the supervisor
                 env={**os.environ, **threads, **KEEP_MEMORY},
             )
         finally:

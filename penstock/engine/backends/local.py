@@ -35,7 +35,7 @@ class Process:
 
 
 class LocalBackend(Owned):
-    """Forks the roles, delivers their reports, and replaces roles that died, other than vital ones.
+    """Forks the roles, delivers their reports, and replaces roles that died, except vital ones.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ class LocalBackend(Owned):
     @property
     def pids(self) -> dict[str, int]:
         """Process ids of the roles alive and of their launcher, by name."""
-        # A host's thread reads them, too, while others begin and end.
+        # A host's thread also reads them, while processes start and end.
         return {"launcher": self._launcher.pid} | {name: process.pid for name, process in list(self._processes.items())}
 
     @owner_only

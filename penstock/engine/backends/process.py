@@ -53,7 +53,7 @@ def run_role(name: str, launcher: int, arena_fd: int, control: Channel) -> int:
         setup: RoleSetup = _receive_setup(control)
         _set_threads(setup.spec.num_threads)
         if isinstance(setup.spec, RolloutRole):
-            os.nice(NICENESS)  # before environments are made: their threads and processes inherit it, and the core
+            os.nice(NICENESS)  # before environments are made: their threads and processes inherit niceness and core
             if setup.spec.rollout.is_pinned:
                 cores = sorted(os.sched_getaffinity(0))
                 os.sched_setaffinity(0, {cores[setup.spec.rollout.worker % len(cores)]})
@@ -84,7 +84,7 @@ def answer(name: str, launcher: int, control: Channel) -> int:
 
 def _begin(name: str, launcher: int) -> None:
     leave_to_supervisor()
-    FAILING.append(KeyboardInterrupt)  # no signal raises it here
+    FAILING.append(KeyboardInterrupt)  # no signal raises it here, so it is a failure of the environment
     set_parent_death_signal(signal.SIGKILL, launcher)
     setproctitle.setproctitle(f"penstock-{name}")
 

@@ -6,7 +6,7 @@
 3. `Died` is delivered to the supervisor (`Reports`), which shows it and repeats requests that the dead role leaves
    unanswered.
 4. Meanwhile a `Replacement` keeps commands to the role. It withdraws the requests of a dead rollout worker and waits
-   until no policy worker can be answering them any more.
+   until no policy worker can still be answering them.
 5. `RoleSpec.successor` frees what the dead role held in the arena, and returns the spec that the backend starts next.
 """
 
@@ -28,7 +28,7 @@ MAX_RESTARTS = 5
 RESTART_WINDOW = 600.0  # seconds in which MAX_RESTARTS killed roles may be replaced
 FAILURE_WINDOW = 60.0  # seconds after which a failed environment is forgotten
 LONGEST_BACK_OFF = 10.0  # seconds
-MAX_LEARNER_RESTARTS = 20  # of a group within RESTART_WINDOW: while one is away, the others go on
+MAX_LEARNER_RESTARTS = 20  # of a group within RESTART_WINDOW, while the other learners continue
 LEARNER_BACK_OFF = 0.25  # seconds
 
 _ENDED_BY_ENVIRONMENT = (
@@ -46,7 +46,7 @@ class Restarts:
     Parameters
     ----------
     forgive_environments
-        Whether a role is replaced whose environment failed (``on_env_error="restart"``).
+        Whether a role is replaced if its environment failed (``on_env_error="restart"``).
     """
 
     def __init__(self, forgive_environments: bool) -> None:
@@ -57,13 +57,13 @@ class Restarts:
         self._failures_at_start: dict[str, int] = {}
 
     def begun(self, role: str) -> None:
-        """Note that a role was made, environments and all, and works."""
+        """Note that a role and its environments were made, and that it works."""
         self._failures_at_start[role] = 0
 
     def after_failure(self, role: str, failure: Failed | None) -> float | None:
-        """Count a failure; return the seconds until the role is replaced, None where it is not.
+        """Count a failure; return the seconds until the role is replaced, None if it is not.
 
-        A role is replaced whose environment failed, unless it fails again and again before it has begun.
+        A role is replaced if its environment failed, unless it fails repeatedly before it has started to work.
 
         Parameters
         ----------
@@ -105,14 +105,14 @@ class Restarts:
         return self.after_kill(story, any(isinstance(part, LearnerRole | RankRole) for part in parts_of([spec])))
 
     def after_kill(self, story: str, is_learner: bool) -> float:
-        """Count a killed role, apart for learners of a group; returns and raises as `after_end` does."""
+        """Count a killed role, learners of a group separately; returns and raises as `after_end` does."""
         kills, most = (self._learner_kills, MAX_LEARNER_RESTARTS) if is_learner else (self._kills, MAX_RESTARTS)
         count = _count(kills, RESTART_WINDOW)
         if count > most:
             kind, fewer = (" learner", "num_learners") if is_learner else ("", "workers or lanes")
             raise RoleDied(
-                f"{story}, the {count}th{kind} within {RESTART_WINDOW / 60:.0f} minutes, and {most} are replaced: "
-                f"see what kills them (too little memory? then use fewer {fewer})"
+                f"{story}: {count}{kind} deaths in {RESTART_WINDOW / 60:.0f} minutes, and only {most} are replaced; "
+                f"find out what kills them (if memory is short, use fewer {fewer})"
             )
         return min(LEARNER_BACK_OFF, _back_off(count)) if is_learner else _back_off(count)
 
@@ -145,7 +145,7 @@ class Replacement:
         self.commands: list[Command] = []
 
     def is_due(self, alive: Sequence[RoleSpec]) -> bool:
-        """Whether the pause is over, and no role alive can be answering a request from before the death."""
+        """Whether the pause is over, and no live role can still be answering a request from before the death."""
         acting = {(spec.policy, spec.number) for spec in parts_of(alive) if isinstance(spec, PolicyRole)}
         return time.monotonic() >= self._not_before and all(
             (arena.policy, arena.requests.policy_worker_of(worker)) not in acting
@@ -159,7 +159,7 @@ class Replacement:
 
 
 def _count(moments: deque[float], window: float) -> int:
-    """Add this moment, forget those before the window, and return how many are left."""
+    """Add the current moment, drop those before the window, and return how many are left."""
     now = time.monotonic()
     moments.append(now)
     while now - moments[0] > window:

@@ -16,7 +16,7 @@ from penstock.experience.arena import Control, ExperienceArena
 
 
 class SerialBackend:
-    """Polls the learner, and only when it is idle all other roles in turn, rollout workers while a goal is ahead.
+    """Polls the learner; when it is idle, polls all other roles in turn, rollout workers only below a goal.
 
     So an update that is due is made before the next step, no result depends on when the supervisor calls, and training
     in two calls equals training in one.
@@ -42,7 +42,7 @@ class SerialBackend:
         self._has_news = False
 
     def start(self) -> None:
-        """Make the roles; their settings of the process last until `close`."""
+        """Make the roles; `close` restores the settings of the process that they change."""
         self._surroundings.enter_context(left_as_found())
         for name in self._specs:
             self._build(name)
@@ -121,15 +121,15 @@ class SerialBackend:
         self._build(name)
 
     def _reporter(self, role: str) -> Tell:
-        def report(said: Report) -> None:
-            if isinstance(said, Learned):
-                self._steps[policy_of(role)] = said.steps
-            self._has_news |= isinstance(said, Learned | Evaluated)  # reports that the supervisor acts on
-            self._handle(role, said)
+        def report(message: Report) -> None:
+            if isinstance(message, Learned):
+                self._steps[policy_of(role)] = message.steps
+            self._has_news |= isinstance(message, Learned | Evaluated)  # reports that the supervisor acts on
+            self._handle(role, message)
 
         return report
 
 
 def _close(role: Role) -> None:
-    with contextlib.suppress(Exception):  # failures of environments do not matter any more
+    with contextlib.suppress(Exception):  # failures of environments no longer matter
         role.close()

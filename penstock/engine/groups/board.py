@@ -1,10 +1,10 @@
-"""The board of a learner group: texts by name, kept by the supervisor's process for learners that have its secret.
+"""The board of a learner group: a key-value store in the supervisor's process, for learners that have its secret.
 
 Both ends prove that they have the secret before either reads anything else: each answers random bytes with their HMAC.
 Requests are lists of byte strings; nothing is unpickled.
 
-Connections between machines break when the kernel of the other machine does not answer any more, as where a cable is
-cut: torch.distributed would wait for as long as an update may take.
+Connections between machines break when the kernel of the other machine no longer answers, such as when a cable is cut;
+torch.distributed alone would wait for as long as an update may take.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from penstock.ipc.ownership import Owned, owner_only
 HERE = "127.0.0.1"
 ANSWER_SECONDS = 60.0
 """Time for a value on the board, and for all learners to reach the same point of an update."""
-SILENCE_SECONDS = 4  # without an answer of the other machine's kernel
-ASK_INTERVAL = 1  # seconds
+SILENCE_SECONDS = 4  # without an answer from the other machine's kernel, until a connection breaks
+ASK_INTERVAL = 1  # seconds between keep-alive probes
 SECRET_NBYTES = NONCE_NBYTES = 32
 PROOF_NBYTES = hashlib.sha256().digest_size
 PROOF_SECONDS = 4.0
 """Time for a proof; then the connection is closed."""
 MOST_UNPROVEN = 16
-"""Connections without a proof at a time; a further one ends any of them, so that idle strangers keep nobody out."""
+"""Most connections without a proof; a further one closes a random one, so that idle strangers keep no learner out."""
 _MOST_NBYTES, _MOST_PARTS = 1 << 22, 1 << 12  # of a message
 _FOUND, _NOTHING = b"found", b"nothing"
 
@@ -55,9 +55,9 @@ class GroupSpec:
     is_spread
         Whether some learners are on other nodes.
     is_successor
-        Whether this is a first learner in the place of one that has died, whose state other learners have.
+        Whether this first learner replaces one that has died, and gets its state from other learners.
     secret
-        Secret that members prove to have. They get it by the pipes of their parent, or by Ray.
+        Secret that members prove to have. It is sent to them over the pipes of their parent, or by Ray.
     """
 
     size: int
@@ -76,7 +76,7 @@ class Board(Owned):
     size
         Number of learners of the group.
     address
-        Address of this machine for other nodes; None: the board is reached from this machine alone.
+        Address of this machine for other nodes; None: the board can be reached only from this machine.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class Board(Owned):
     def __init__(self, size: int, address: str | None = None) -> None:
         self._values: dict[bytes, bytes] = {}
         self._changed = threading.Condition()
-        self._connections: dict[socket.socket, bool] = {}  # whether the other end has proven to have the secret
+        self._connections: dict[socket.socket, bool] = {}  # whether the other end has proven that it has the secret
         self._is_closed = False
         self._listener = socket.create_server((address or HERE, 0))
         port: int = self._listener.getsockname()[1]
@@ -97,7 +97,7 @@ class Board(Owned):
 
     @owner_only
     def close(self) -> None:
-        """End all connections; it may be called again."""
+        """End all connections; may be called again."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -125,7 +125,7 @@ class Board(Owned):
                 self._connections[connection] = False
             try:
                 threading.Thread(target=self._serve, args=(connection,), name="board", daemon=True).start()
-            except RuntimeError:  # as many threads as the system allows
+            except RuntimeError:  # the system allows no more threads
                 del self._connections[connection]
                 connection.close()
 
@@ -215,7 +215,7 @@ class BoardStore(Store):
                     connection.close()
                     if not isinstance(error, ConnectionResetError | BrokenPipeError) or time.monotonic() > end:
                         raise
-                time.sleep(0.02)  # the full board ended this connection for another, at random: try again until `end`
+                time.sleep(0.02)  # a full board closes a random connection for a new one: try again until `end`
 
         with broken_by_silence(spec.is_spread):
             self._connection = _reached(connect)
@@ -225,10 +225,10 @@ class BoardStore(Store):
         self._request(b"set", key, value)
 
     def get(self, key: str) -> bytes:
-        """Wait for a value; raises `DistStoreError` where none comes in time."""
+        """Wait for a value; raises `DistStoreError` if it is not set in time."""
         found, *value = self._request(b"get", str(ANSWER_SECONDS), key)
         if found != _FOUND:
-            raise DistStoreError(f"nothing called {key!r} has come to the board within {ANSWER_SECONDS:g} s")
+            raise DistStoreError(f"{key!r} was not set on the board within {ANSWER_SECONDS:g} s")
         return value[0]
 
     def add(self, key: str, amount: int) -> int:
@@ -240,17 +240,17 @@ class BoardStore(Store):
         return self._request(b"compare", key, expected, desired)[1]
 
     def check(self, keys: list[str]) -> bool:
-        """Whether all these values are there."""
+        """Return whether all these values are set."""
         return self._request(b"check", *keys)[0] == _FOUND
 
     def wait(self, keys: list[str], timeout: timedelta | None = None) -> None:
-        """Wait for values; raises `DistStoreError` where they do not come in time."""
+        """Wait for values; raises `DistStoreError` if they are not set in time."""
         seconds = ANSWER_SECONDS if timeout is None else timeout.total_seconds()
         if self._request(b"wait", str(seconds), *keys)[0] != _FOUND:
-            raise DistStoreError(f"{keys} have not come to the board within {seconds:g} s")
+            raise DistStoreError(f"{keys} were not set on the board within {seconds:g} s")
 
     def delete_key(self, key: str) -> bool:
-        """Delete a value; return whether it was there."""
+        """Delete a value; return whether it was set."""
         return self._request(b"delete", key)[0] == _FOUND
 
     def num_keys(self) -> int:
@@ -258,7 +258,7 @@ class BoardStore(Store):
         return int(self._request(b"count")[1])
 
     def has_extended_api(self) -> bool:
-        """Whether the store has operations of several values."""
+        """Return whether the store has operations on several values."""
         return False
 
     deleteKey, getNumKeys, hasExtendedApi = delete_key, num_keys, has_extended_api
@@ -275,7 +275,7 @@ class BoardStore(Store):
 
 
 def prove(connection: socket.socket, secret: bytes, *, is_board: bool) -> None:
-    """Prove to the other end to have a secret, and verify its proof; in `PROOF_SECONDS`.
+    """Prove to the other end that this one has a secret, and verify its proof, within `PROOF_SECONDS`.
 
     Raises
     ------
@@ -287,7 +287,7 @@ def prove(connection: socket.socket, secret: bytes, *, is_board: bool) -> None:
     connection.settimeout(PROOF_SECONDS)
     connection.sendall(mine)
     theirs = _exactly(connection, NONCE_NBYTES, end)
-    if not is_board:  # the learner proves first: a stranger gets no proof to carry elsewhere
+    if not is_board:  # the learner proves first: a stranger gets no proof that it could relay
         connection.sendall(proof(secret, names[0], mine, theirs))
     if not hmac.compare_digest(_exactly(connection, PROOF_NBYTES, end), proof(secret, names[1], theirs, mine)):
         raise ConnectionRefusedError("the other end does not have the secret of the learner group")
@@ -302,7 +302,7 @@ def proof(secret: bytes, *parts: bytes) -> bytes:
 
 @contextlib.contextmanager
 def broken_by_silence(is_wanted: bool = True) -> Iterator[None]:
-    """Make connections of this process that are opened in the block break by silence of the other machine."""
+    """Make connections that this process opens within the block break when the other machine falls silent."""
     before = _sockets() if is_wanted else set()
     try:
         yield
@@ -316,7 +316,7 @@ def broken_by_silence(is_wanted: bool = True) -> Iterator[None]:
 
 
 def _sockets() -> set[tuple[int, str]]:
-    """File descriptors of this process that are sockets, each with the socket's own name."""
+    """Return the file descriptors of this process that are sockets, each with the socket's own name."""
     found = set()
     for fd in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
@@ -344,10 +344,10 @@ def _send(connection: socket.socket, parts: Sequence[bytes]) -> None:
 def _receive(connection: socket.socket) -> list[bytes]:
     (count,) = struct.unpack("<I", _exactly(connection, 4))
     if not 0 < count <= _MOST_PARTS:
-        raise ValueError(f"a message of {count} parts")
+        raise ValueError(f"a message of {count} parts (legal: 1 to {_MOST_PARTS})")
     lengths = struct.unpack(f"<{count}I", _exactly(connection, 4 * count))
     if sum(lengths) > _MOST_NBYTES:
-        raise ValueError(f"a message of {sum(lengths):,} bytes")
+        raise ValueError(f"a message of {sum(lengths):,} bytes (legal: up to {_MOST_NBYTES:,})")
     return [_exactly(connection, length) for length in lengths]
 
 

@@ -22,10 +22,10 @@ from penstock.nn import GroupBroken, sharing
 
 
 class Follower:
-    """A learner that follows the calls of the first.
+    """A further learner of a group, which follows the calls of the first.
 
-    When another learner dies during a batch, the follower makes the batch's remaining updates alone. So its state is
-    complete where the first has died.
+    When another learner dies during a batch, the follower makes the batch's remaining updates alone, so that its state
+    is complete even if it was the first that died.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class Follower:
     def poll(self) -> bool:
         """Follow the next call; False while there is none."""
         meeting = int(self._control[Control.MEETING])
-        if meeting == 0:  # the first learner is not there yet
+        if meeting == 0:  # the first learner has not started yet
             self._clock.switch("wait for group")
             return False
         if meeting != self._meeting:
@@ -97,7 +97,7 @@ class Follower:
             self._channel = None
 
     def _learn(self, channel: ParcelChannel) -> None:
-        """Receive a state or a batch of the first learner, and learn from the batch."""
+        """Receive a state or a batch from the first learner, and learn from the batch."""
         try:
             kind, data = channel.receive(0)
         except GroupBroken:
@@ -119,7 +119,7 @@ class Follower:
 
 @dataclass(frozen=True)
 class RankRole(LeavesNothing):
-    """A learner of a group beside the first; its death loses nothing of the run."""
+    """A learner of a group other than the first; if it dies, the run loses nothing."""
 
     algorithm: Algorithm
     group: GroupSpec

@@ -15,20 +15,20 @@ from penstock.engine.roles.learner import Learner
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.nn import GroupBroken, sharing
 
-LOOK_INTERVAL = 0.02  # seconds between two looks whether all learners are ready
+LOOK_INTERVAL = 0.02  # seconds between checks whether all learners are ready
 
 
 class Leader:
-    """A learner that learns with the others of its group while they are there, and alone otherwise.
+    """The first learner of a group, which learns with the others while they are connected, and alone otherwise.
 
     It collects, draws, counts, publishes, saves and reports like a single learner, and sends its batches to the others.
-    All have the same weights, so that each can give its state to a successor of another. Where no learner has a state,
-    the weights are those published last, and all else is as at the start of the run.
+    All have the same weights, so that each can give its state to a successor of another. If no learner has a state,
+    the last published weights are used, and everything else is as at the start of the run.
 
     Parameters
     ----------
     learner
-        The learner, as without a group.
+        Learner of the data path, as used without a group.
     spec
         Description of the group.
     arena
@@ -91,7 +91,7 @@ class Leader:
         others = self._member.others_ready(meeting)
         if others is None:
             if not self._has_state and time.monotonic() > self._state_by:
-                self._take_published(f"not all others have come within {ANSWER_SECONDS:.0f} s")
+                self._take_published(f"not all others were ready within {ANSWER_SECONDS:.0f} s")
             return
         if not self._has_state and not any(other.has_state for other in others):
             self._take_published("no other has learned yet")
@@ -115,14 +115,14 @@ class Leader:
         self._execute_deferred()
 
     def _take_published(self, why: str) -> None:
-        """Adopt the weights and counts that a first learner that has died had published."""
+        """Adopt the weights and counts that a dead first learner had published."""
         state, control = self._learner.published_state(), self._control
         state["standing"] |= {"updates": int(control[Control.UPDATES]), "batches": int(control[Control.BATCHES])}
         self._learner.take_state(state)
         self._has_state, steps = True, state["standing"]["steps"]
         self._report(Note(
-            f"the learner goes on from the weights that were published last, of step {steps:,}: it is new, and {why}; "
-            "optimisers and target networks are as the run began"
+            f"the learner continues from the weights that were published last, of step {steps:,}: it is new, and "
+            f"{why}; optimisers and target networks are as at the start of the run"
         ))  # fmt: skip
         self._execute_deferred()
 
@@ -145,7 +145,7 @@ class Leader:
 
     @contextmanager
     def _together(self, batch: Any) -> Iterator[None]:
-        """Context in which a batch is learned from: by all learners, or by this one alone."""
+        """Context in which to learn from a batch: with all learners, or with this one alone."""
         channel = self._send(batch)
         if channel is None:
             yield
@@ -156,7 +156,7 @@ class Leader:
             self._part()
 
     def _send(self, batch: Any) -> ParcelChannel | None:
-        """Send the others a batch, and before it a state that was changed otherwise; None: there are no others."""
+        """Send the others a batch, and first any state changed other than by batches; None: there are no others."""
         if self._channel is None:
             return None
         try:
@@ -171,7 +171,7 @@ class Leader:
         return self._channel
 
     def _call(self) -> None:
-        """Call the others to one parcel, or to connect."""
+        """Call the others to receive one parcel, or to connect."""
         self._control[Control.CALLS] += 1
         self._announce(is_new=False)
 

@@ -1,8 +1,8 @@
 """Rendezvous of the learners of a group, also after the death of one.
 
-A *meeting* is one attempt to connect. The first learner counts meetings in the arena: each member of an earlier one
-leaves it, writes on the board that it is ready, and waits for a call. When all are ready the first learner calls them.
-They connect under the meeting's number, so that remains of an earlier one have no effect.
+A *meeting* is one attempt to connect. The first learner counts meetings in the arena. When the count rises, each member
+leaves the earlier meeting, writes on the board that it is ready, and waits for a call. When all are ready, the first
+learner calls them. They connect under the meeting's number, so that leftovers of an earlier one have no effect.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Ready(NamedTuple):
     """A learner that is ready for a meeting."""
 
     token: str
-    """Random text of its process."""
+    """Random text that identifies its process."""
     has_state: bool
     """Whether it has the state of the group."""
 
@@ -56,14 +56,14 @@ class GroupMember:
         Parameters
         ----------
         meeting, calls
-            The words, one of which has been counted up by one.
+            The words, one of which has just been incremented.
         is_new
-            Whether that is the meeting.
+            Whether that word is `meeting`.
         """
         if not self._spec.is_spread:
             return
         self._store.set(CALLED, f"{meeting} {calls}")
-        if is_new:  # a first learner that has died may have left out the mark before this
+        if is_new:  # a first learner that has died may not have set the previous mark
             self._store.set(mark(meeting + calls - 1), "")
         self._store.set(mark(meeting + calls), "")
 
@@ -117,7 +117,7 @@ class GroupMember:
         return self._proven(Group(by_gloo, self._rank, size, self._device))
 
     def _proven(self, group: Group) -> Group:
-        """Verify that every member has the group's secret, which ports of torch.distributed do not require."""
+        """Verify that every member has the group's secret, which connections of torch.distributed do not require."""
 
         def gather(data: bytes) -> list[bytes]:
             found = group.gather(torch.frombuffer(bytearray(data), dtype=torch.uint8))
@@ -132,12 +132,12 @@ class GroupMember:
 
 
 def mark(number: int) -> str:
-    """Return the name on the board of the mark of a number of meetings and calls."""
+    """Return the name on the board of the mark for a number of meetings and calls."""
     return f"{CALLED}/{number}"
 
 
 def _own_address(spec: GroupSpec) -> str:
-    """Address of this machine in the network of the machine with the board."""
+    """Return the address of this machine on the network of the machine with the board."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((spec.address, spec.port))  # sends nothing
         address: str = probe.getsockname()[0]

@@ -1,4 +1,4 @@
-"""Parcels: batches and states as bytes, which learners of a group send each other."""
+"""Parcels: batches and states as bytes, sent between the learners of a group."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Kind(IntEnum):
 class Place:
     """Position of a tensor in the bytes of a batch.
 
-    `key` is its name in a dict of tensors, else empty; `field` is empty for the dict of data about the batch.
+    `key` is the tensor's name in a dict of tensors, else empty; `field` is empty for the dict of data about the batch.
     """
 
     field: str
@@ -46,12 +46,12 @@ class Place:
         return math.prod(self.shape) * self.dtype.itemsize
 
     def to_json(self) -> list[Any]:
-        """Return the position as values of JSON."""
+        """Return the position as JSON values."""
         return [self.field, self.key, str(self.dtype).removeprefix("torch."), list(self.shape), self.begin]
 
     @classmethod
     def from_json(cls, values: list[Any]) -> Place:
-        """Make the position from values of `to_json`."""
+        """Make the position from the values that `to_json` returns."""
         field, key, dtype, shape, begin = values
         return cls(field, key, getattr(torch, dtype), tuple(shape), begin)
 
@@ -61,7 +61,7 @@ class Place:
 
 
 class ParcelChannel:
-    """One learner's end of the exchange of parcels; its memory is used again for each.
+    """One learner's end of the exchange of parcels, which all use the same memory.
 
     Parameters
     ----------
@@ -152,23 +152,23 @@ def batch_in(data: Tensor, device: torch.device) -> tuple[Any, dict[str, Any]]:
 
 
 def _batch_class(kind: str) -> type:
-    """Dataclass of a name, of a module that is imported already; nothing is imported here."""
+    """Return the dataclass with a name, from a module that is imported already; nothing is imported here."""
     module, _, name = kind.partition(":")
     found = getattr(sys.modules.get(module), name, None)
     if not (isinstance(found, type) and is_dataclass(found)):
-        raise TypeError(f"a batch is of the class {kind}, which is no dataclass of a module that this process has")
+        raise TypeError(f"a batch is of the class {kind}, which is no dataclass of a module imported in this process")
     return found
 
 
 def _number(value: Any) -> Any:
-    """A number of NumPy as a number of Python."""
+    """Return a NumPy number as a Python number."""
     if isinstance(value, np.generic):
         return value.item()
-    raise TypeError(f"a batch holds a {type(value).__name__}: learners of a group are sent tensors, numbers and texts")
+    raise TypeError(f"a batch holds a {type(value).__name__}: a learner group can send tensors, numbers and strings")
 
 
 def _parts(batch: Any) -> Iterator[tuple[str, str, Any]]:
-    """Parts of a batch: name of the field, key within it if it holds tensors by name, and value."""
+    """Yield the parts of a batch: name of the field, key within it if it holds tensors by name, and value."""
     for field in fields(batch):
         value = getattr(batch, field.name)
         if isinstance(value, dict) and all(isinstance(each, Tensor) for each in value.values()):

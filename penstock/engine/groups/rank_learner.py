@@ -1,4 +1,4 @@
-"""Learning of a rank, from batches that the first learner of its group has collected or drawn."""
+"""Learning of a further rank in a group, from batches that the first learner has collected or drawn."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.nn import GroupBroken, flatten_, leave_group
 
 
 class RankLearner:
-    """Networks and optimisers of a rank, which make every update of the group's first learner.
+    """Networks and optimisers of a rank, which makes every update that the group's first learner makes.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class RankLearner:
         self._algorithm.remarks.clear()  # the first learner reports them
 
     def _learning(self) -> dict[str, Any]:
-        """State of the algorithm's learner, and its optimisers."""
+        """Return the state of the algorithm's learner, and of its optimisers."""
         learned: dict[str, Any] = self._algorithm.learning_state()
         return learned
 
@@ -146,9 +146,9 @@ class ReplayRankLearner(RankLearner):
 
 
 RANK_LEARNERS: dict[type[DataPath], type[RankLearner] | str] = {
-    DataPath: "its learner does not hand out what it learns from",
+    DataPath: "its learner cannot share its batches",
     SegmentPath: SegmentRankLearner,
-    GradientPath: "its rollout workers learn, each by itself: use more num_workers",
+    GradientPath: "its rollout workers learn, each on its own: use more num_workers",
     ReplayPath: ReplayRankLearner,
 }
 """Class of the rank learner of each data path, or the reason why there is none."""

@@ -24,7 +24,7 @@ DATA_PATHS = {
     "gradients": "penstock.engine.paths.gradients:GradientPath",
     **{name: place for feature in FEATURES for name, place in feature.data_paths.items()},
 }
-"""Place of each data path that an algorithm may name."""
+"""Import path of each data path that an algorithm may name."""
 
 Entry = TypeVar("Entry")
 

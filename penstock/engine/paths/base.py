@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class DataPath:
     """Path of experience from the lanes of a run to its learner.
 
-    An algorithm names its data path (`Algorithm.data_path`). One object of it belongs to a policy of a run: plain data,
-    without torch, that travels to the process of every role. The members serve runs. Learner groups, nodes and
+    An algorithm names its data path (`Algorithm.data_path`). Each policy of a run has one object of it: plain data,
+    without torch, that is sent to the process of every role. The members serve runs; learner groups, nodes and
     measurements have tables of their own, with an entry for each class of data path.
     """
 
@@ -49,7 +49,7 @@ class DataPath:
     def create(
         cls, arena: ExperienceArena, algorithm: Algorithm, model: PolicyNetwork, start: Start, saved: Path | None
     ) -> tuple[Self, str | None]:
-        """Make the data path of a policy, with the memory that its roles share, before there are roles.
+        """Make the data path of a policy, with the memory that its roles share, before the roles start.
 
         Parameters
         ----------
@@ -60,7 +60,7 @@ class DataPath:
         start
             Start of the run.
         saved
-            Directory in which contents may lie beside the checkpoints of a resumed run; None: a new run.
+            Directory beside the checkpoints of a resumed run that may hold contents; None: a new run.
 
         Returns
         -------
@@ -82,7 +82,7 @@ class DataPath:
     # -- the roles ---------------------------------------------------------------------------------------------------
 
     def roles(self, algorithm: Algorithm, policy: int) -> Sequence[RoleSpec]:
-        """Return the roles that a policy of this number has for this data path alone."""
+        """Return the additional roles that a policy of this number needs for this data path."""
         return ()
 
     def actor(
@@ -126,7 +126,7 @@ class DataPath:
         self, arena: ExperienceArena, algorithm: Algorithm, state: LearnerState, learning: dict[str, Any] | None,
         report: Tell, weights: MakeWeights,
     ) -> Learner:  # fmt: skip
-        """Make the learner of this experience.
+        """Make the learner that learns from this experience.
 
         Status, metrics and panels show what the learner reports as "experience" (see `Learner.experience`).
 
@@ -139,7 +139,7 @@ class DataPath:
         report
             Function for reports.
         weights
-            Constructor of the transport that weights are published by.
+            Constructor of the transport by which weights are published.
         """
         return self._learner_class()(algorithm, arena, state, learning, report, weights=weights)
 

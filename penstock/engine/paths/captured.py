@@ -36,12 +36,12 @@ class Results:
 
     @classmethod
     def of(cls, numbers: dict[str, Tensor], tensors: dict[str, Tensor]) -> Results:
-        """Put numbers, of which tensors have the mean, beside each other."""
+        """Stack the numbers in one tensor; a number with several elements is replaced by its mean."""
         means = [value.float().mean() if value.ndim else value.float() for value in numbers.values()]
         return cls(list(numbers), torch.stack([mean.detach() for mean in means]), tensors)
 
     def copies(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Return numbers and tensors as copies, which last."""
+        """Return copies of numbers and tensors, which a later replay does not overwrite."""
         numbers = dict(zip(self.names, self.numbers.clone(), strict=True))
         return numbers, {name: tensor.clone() for name, tensor in self.tensors.items()}
 
@@ -58,17 +58,17 @@ class Captured:
 class CapturedWork:
     """Computations on batches as CUDA graphs, one for each kind and shape, as far as they can be captured.
 
-    A graph repeats the operations of its capture. A computation that waits for the device, such as a loss that depends
+    A graph repeats the operations of its capture. A computation that waits for the device, such as a loss that branches
     on values, cannot be captured.
 
     Parameters
     ----------
     note
-        Function for a text, if a computation cannot be captured.
+        Called with a text if a computation cannot be captured.
     generators
         Generators of random numbers that computations draw from, beside torch's default one.
     may_read
-        Points in time of a batch that a computation may read, because its kind already encodes them.
+        Fields of a batch about its point in the run that a computation may read, because its kind encodes them.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class CapturedWork:
         self.captures = True
 
     def replay(self, kind: Hashable, batch: Any, compute: Callable[[Any], Results]) -> Results | None:
-        """Replay the computation of a kind with a batch; return its results, or None if it has to be computed.
+        """Replay the computation of a kind with a batch; return its results, or None if there is no graph for it.
 
         The first computations of a kind and shape are not captured.
         """
@@ -103,12 +103,12 @@ class CapturedWork:
         return captured.results
 
     def forget(self) -> None:
-        """Forget all graphs: what they read or write has been replaced."""
+        """Drop all graphs, because tensors that they read or write were replaced."""
         self._captured.clear()
         self._seen.clear()
 
     def give_up(self, reason: str) -> None:
-        """Capture nothing from now on, and say why."""
+        """Stop capturing, and report why."""
         self.captures = False
         self.forget()
         self._note(f"updates run without CUDA graphs: {reason}")
@@ -116,14 +116,14 @@ class CapturedWork:
     def _capture(self, key: Hashable, batch: Any, compute: Callable[[Any], Results]) -> bool:
         """Capture a computation, without computing it; return whether it succeeded."""
         copied = watched(batch)
-        inputs = tensors_of(copied)  # a computation adds targets
+        inputs = tensors_of(copied)  # before the computation adds targets
         try:
             graph, results = self._record(lambda: compute(copied))
         except Exception as error:
             self.give_up(after_failed_capture(error, self._generators))
             return False
         if copied.points_read - self._may_read:
-            self.give_up("they depend on how far the run is, as a schedule of entropy_coef does")
+            self.give_up("they depend on the progress of the run, as a schedule of entropy_coef does")
             return False
         self._captured[key] = Captured(graph, inputs, results)
         return True
@@ -133,7 +133,7 @@ class CapturedWork:
         graph = torch.cuda.CUDAGraph()
         for generator in self._generators:
             graph.register_generator_state(generator)
-        # Other threads, such as a policy worker's, may do what cannot be captured.
+        # Other threads, such as a policy worker's, may run operations that cannot be captured.
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             result = compute()
         return graph, result

@@ -24,16 +24,16 @@ TD_ERROR = "TD errors"
 class CapturedGradient:
     """`SegmentAlgorithm.gradient` by CUDA graphs, one for each shape of batches, as far as they can be captured.
 
-    A graph repeats the operations of its capture: ``updates_alike`` of an algorithm declares that every update has the
-    same. An update that reads the batch's progress, or that cannot be captured, such as a loss that depends on values,
-    runs operation by operation.
+    A graph repeats the operations of its capture: ``updates_alike`` of an algorithm declares that these are the same
+    for every update. An update that reads the batch's progress, or that cannot be captured, such as one with a loss
+    that branches on values, runs operation by operation.
 
     Parameters
     ----------
     algorithm, model, autocast
         Arguments of `SegmentAlgorithm.gradient`.
     note
-        Function for a text, if updates cannot be captured.
+        Called with a text if updates cannot be captured.
     graphs
         Class of the graphs.
     """
@@ -63,17 +63,17 @@ class CapturedUpdate:
     """`ReplayAlgorithm.update` by CUDA graphs, one for each kind of update and shape of batches.
 
     ``updates_alike`` of an algorithm declares that updates of a kind are the same computation. Nothing waits for the
-    device: an update whose loss or gradient is not finite moves nothing there, and the error is raised in its place by
-    the next one, which counts for it. With priorities, which wait for the TD errors anyway, it is raised at once.
+    device: an update whose loss or gradient is not finite changes nothing there, and the next update raises the error
+    and counts as skipped instead. With priorities, which wait for the TD errors anyway, it is raised at once.
 
     Parameters
     ----------
     algorithm, model
         Algorithm that has begun, and the network that learns.
     note
-        Function for a text, if updates cannot be captured.
+        Called with a text if updates cannot be captured.
     waits
-        Whether an update is awaited.
+        Whether to wait for the result of each update.
     graphs
         Class of the graphs.
     """
@@ -101,7 +101,7 @@ class CapturedUpdate:
         Raises
         ------
         NonFiniteUpdate
-            This update moved nothing, or the one before it.
+            This update, or the previous one, changed nothing.
         """
         if self._is_replaced():
             self._graphs.forget()
@@ -130,7 +130,7 @@ class CapturedUpdate:
 
     @contextmanager
     def _on_device(self) -> Iterator[None]:
-        """Within the block, updates read learning rates, and leave whether they are lost, on the device."""
+        """Within the block, updates read learning rates from the device, and record there whether they are lost."""
         algorithm = self._algorithm
         algorithm.lost = self._lost
         for name, optimizer in algorithm.optimizers.items():
@@ -143,7 +143,7 @@ class CapturedUpdate:
                 del vars(optimizer)["on_device"]
 
     def _is_replaced(self) -> bool:
-        """Return whether settings or memory of optimisers are others than in the last update."""
+        """Return whether settings or memory of optimisers were replaced since the last update."""
         optimizers = self._algorithm.optimizers.values()
         moments = [
             tensor.data_ptr() for optimizer in optimizers for state in optimizer.state.values()

@@ -72,7 +72,7 @@ class CircularBatches:
 class CircularLearner(SegmentLearner):
     """Learns from each new batch at once, and from a kept one while there is no new one, or no room for one.
 
-    So the learner hardly ever waits, and rollout workers wait if they are faster than all uses of their batches.
+    So the learner hardly ever waits; rollout workers wait if they collect batches faster than the learner uses them up.
 
     Parameters are those of `SegmentLearner`; the algorithm's config has ``num_batches`` and ``batch_uses``.
     """
@@ -107,7 +107,7 @@ class CircularLearner(SegmentLearner):
         self._batches.forget_all()  # they were collected with other weights, like fenced segments
 
     def experience(self) -> dict[str, float]:
-        """As in the base, with the number of kept batches and the mean uses of a batch."""
+        """As `SegmentLearner.experience`, with the number of kept batches and the mean uses of a batch."""
         batches = self._batches
         uses = batches.num_used / max(1, batches.num_taken)
         return super().experience() | {"replay/circular/batches": len(batches), "replay/circular/uses": uses}

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 def num_candidates(count: int, multiplier: float, anneal: float, progress: float, size: int) -> int:
-    """Number of candidates to examine in order to take `count` segments.
+    """Return the number of candidates to examine in order to take `count` segments.
 
     The multiplier falls linearly to 1 until a fraction `anneal` of ``total_steps``: from then on all candidates are
     taken, which is a uniform choice.
@@ -56,8 +56,8 @@ def choose(distance: np.ndarray, uses: np.ndarray, count: int, strategy: int) ->
 
     1. The nearest.
     2. The nearest of each of `count` stretches of equal length, in the order of distance.
-    3. The least used, of these the nearest.
-    4. The least used of each stretch, of these the nearest.
+    3. The least used; among equals the nearest.
+    4. The least used of each of these stretches; among equals the nearest.
 
     (The strategies of elite experience replay, github.com/parralplex/elite_buffer_vtrace.)
 
@@ -201,7 +201,7 @@ class ComparingDraw:
     Parameters
     ----------
     algorithm
-        Algorithm, whose seed is that of the projection and of the draws.
+        Algorithm; its seed is used for the projection and for the draws.
     store, encoder
         Store and encoder of the segments.
 
@@ -235,7 +235,7 @@ class ComparingDraw:
             picked = self._random.choice(len(rows), size, replace=False)
             if size > count:
                 candidates = self._compared(rows[picked], ids[picked], rows, ids)
-            else:  # all are taken
+            else:  # all are taken, whatever their distance
                 candidates = Candidates(rows[picked], ids[picked], np.zeros(size), np.ones(size, np.int64))
             while len(candidates.rows) >= count:
                 chosen = choose(candidates.distance, candidates.uses, count, source.strategy if self._is_elite else 1)
@@ -276,7 +276,7 @@ class ComparingDraw:
 
 
 class DrawOnRequest(Generic[T]):
-    """Draws on request: reproducible."""
+    """Draws on request, and so reproducibly."""
 
     depth = 0
 
@@ -292,9 +292,9 @@ class DrawOnRequest(Generic[T]):
 
 
 class DrawAhead(Generic[T]):
-    """Draws in a thread, as many batches ahead as are needed so that none is waited for.
+    """Draws in a thread, enough batches ahead that the learner hardly waits for one.
 
-    Each wait raises the number of batches ahead by one, `MOST_AHEAD` at most; `PATIENCE` draws without a wait lower it.
+    Each wait raises the number of batches ahead by 1, up to `MOST_AHEAD`; `PATIENCE` draws without a wait lower it.
 
     Parameters
     ----------

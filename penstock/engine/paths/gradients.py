@@ -31,7 +31,7 @@ class GradientPath(SegmentPath):
 
     @classmethod
     def numbers(cls, algorithm: Any, model: PolicyNetwork) -> dict[str, int]:
-        """As in the base, with one slot for each lane, and room for the shared parameters."""
+        """As `SegmentPath.numbers`, with one slot for each lane, and room for the shared parameters."""
         from penstock.nn import WeightsLayout
 
         own = {"slots_per_lane": 1, "shared_nbytes": WeightsLayout(model).nbytes}

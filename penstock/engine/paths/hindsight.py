@@ -30,21 +30,21 @@ class HindsightPath(ReplayPath):
 
     @classmethod
     def numbers(cls, algorithm: Any, model: PolicyNetwork) -> dict[str, int]:
-        """As in the base.
+        """As `ReplayPath.numbers`.
 
         Raises
         ------
         ConfigError
-            The environment has no goals whose rewards can be computed, or the algorithm gives first priorities.
+            The environment has no goals for which rewards can be computed, or the algorithm sets first priorities.
         """
         from penstock.engine.preparation import require_goal_rules_of
         from penstock.envs.goals import Goals
 
         config = algorithm.config
         if algorithm.first_priorities() is not None:
-            raise _refused(config, f"{algorithm.name()} finds first priorities by values of actions that were chosen")
+            raise _refused(config, f"{algorithm.name()} computes first priorities from values of the chosen actions")
         if config.num_agents is not None:
-            raise _refused(config, "goals are those of one agent, and the environment has several")
+            raise _refused(config, "goals belong to a single agent, and the environment has several")
         try:
             Goals(algorithm.observation)
             require_goal_rules_of(config)
@@ -56,7 +56,7 @@ class HindsightPath(ReplayPath):
     def create(
         cls, arena: ExperienceArena, algorithm: Any, model: PolicyNetwork, start: Start, saved: Path | None
     ) -> tuple[Self, str | None]:
-        """As in the base, with an observation of its own for each row: goals differ."""
+        """As `ReplayPath.create`, with an observation for each row, because goals differ between rows."""
         config = algorithm.config
         assert isinstance(config, ReplayConfig) and config.hindsight is not None
         own = Field(algorithm.observation.shape, algorithm.observation.dtype)

@@ -1,8 +1,8 @@
 """Hogwild: rollout workers learn on parameters that they share without locks, and the learner publishes them.
 
-The parameters and the optimiser's state lie in the arena (arXiv:1106.5730, arXiv:1602.01783). Each worker acts with a
-copy of its own, taken when its segments begin; when they are full it computes their gradient on that copy, applies it
-to the shared parameters and copies them anew.
+The parameters and the optimiser's state are in the arena (arXiv:1106.5730, arXiv:1602.01783). Each worker acts with a
+copy of its own, taken when its segments begin; when they are full, it computes their gradient on that copy, applies it
+to the shared parameters and copies them again.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Contribution(IntEnum):
 
 
 class SharedParameters:
-    """Parameters that all rollout workers train, in one process.
+    """One process's view of the parameters that all rollout workers train.
 
     Parameters
     ----------
@@ -61,9 +61,9 @@ class SharedParameters:
     Attributes
     ----------
     model : ActorCritic
-        Network whose tensors lie in the arena.
+        Network with its tensors in the arena.
     optimizer : RMSProp
-        Optimiser whose state lies in the arena.
+        Optimiser with its state in the arena.
     """
 
     def __init__(self, algorithm: SegmentAlgorithm, arena: ExperienceArena) -> None:
@@ -78,7 +78,7 @@ class SharedParameters:
         self.optimizer = optimizer
         algorithm.set_learning_rate(optimizer, progress=0.0)
         squares = places_in(self.model, torch.from_numpy(arena.square_averages))
-        for parameter, square in zip(self.model.parameters(), squares, strict=False):  # those of the buffers follow
+        for parameter, square in zip(self.model.parameters(), squares, strict=False):  # places for buffers are last
             self.optimizer.state[parameter] = {"square_average": square}
 
 
@@ -86,7 +86,7 @@ def begin(
     algorithm: SegmentAlgorithm, arena: ExperienceArena, model: PolicyNetwork, state: LearnerState,
     learning: dict[str, Any] | None,
 ) -> None:  # fmt: skip
-    """Write the workers' shared memory, before there are workers: weights, optimiser's state, and counts."""
+    """Initialise the workers' shared memory before they start: weights, optimiser's state, and counts."""
     shared = SharedParameters(algorithm, arena)
     shared.model.load_state_dict(model.state_dict())
     if learning is not None:
@@ -134,7 +134,7 @@ class ParameterCopy:
             self._bytes.copy_(self._shared)
 
     def refresh(self) -> None:
-        """Do nothing: all actions of a segment, and its gradient, are of the same parameters."""
+        """Do nothing: all actions of a segment, and its gradient, use the same parameters."""
 
 
 class ActorLearner(Inference):
@@ -176,7 +176,7 @@ class ActorLearner(Inference):
         self._next_report = 0.0
         self._lags: list[int] = []
         self._skipped_in_a_row = 0
-        self._numbers: dict[int, int] = {}  # of each group's segments at the last answer
+        self._numbers: dict[int, int] = {}  # number of each group's segments at the last answer
 
     def answer(self, pending: Pending) -> None:
         """Choose actions, and copy the shared parameters where segments begin."""
@@ -190,7 +190,7 @@ class ActorLearner(Inference):
         super().answer(pending)
 
     def is_wanted(self) -> bool:
-        """Return whether the goal is ahead."""
+        """Return whether the goal is not yet reached."""
         return bool(self._arena.contributions[:, Contribution.STEPS].sum() < self._arena.control[Control.GOAL])
 
     def learn(self, slots: np.ndarray) -> bool:
@@ -206,7 +206,7 @@ class ActorLearner(Inference):
         bool
             False at the goal, where nothing is learned.
         """
-        # Raised before the goal is read: at the goal, while no worker is learning, all counts are final.
+        # Set before the goal is read: once it is reached and no worker is learning, all counts are final.
         self._contribution[Contribution.IS_LEARNING] = 1
         fence()
         if is_wanted := self.is_wanted():
@@ -300,7 +300,7 @@ class HogwildLearner(Learner):
     algorithm, arena, state, report, weights
         As for `Learner`.
     learning
-        Not used: the shared parameters and the optimiser's state lie in the arena (see `begin`).
+        Not used: the shared parameters and the optimiser's state are in the arena (see `begin`).
     """
 
     def __init__(
@@ -352,8 +352,8 @@ class HogwildLearner(Learner):
         super()._save(command)
 
     def _weights_set(self) -> None:
-        # A worker that reads this word drops its gradient; one that has read it before is waited for. Copies of the old
-        # parameters from here on belong to segments that the next run epoch fences off.
+        # A worker that reads the new count drops its gradient; one that read the old count is waited for. Copies of the
+        # old parameters made from here on belong to segments that the next run epoch fences off.
         self._arena.control[Control.WEIGHTS_SET] += 1
         self._wait_for_workers()
         with taking_turns(self._arena.arena):

@@ -46,7 +46,7 @@ class MixturePath(SegmentPath):
         return cls(stores), note
 
     def kept_in(self, run: RunDirectory, config: Config) -> MixturePath:
-        """As in the base: with ``save_replay`` the stores are saved beside the checkpoints."""
+        """Return this data path; with ``save_replay`` its stores are saved beside the checkpoints."""
         assert isinstance(config, MixtureConfig)
         return replace(self, saved_at=run.replay_path) if config.save_replay else self
 
@@ -60,22 +60,22 @@ class MixturePath(SegmentPath):
 
     @property
     def saving_apart(self) -> int:
-        """1, the learner, if the stores are saved."""
+        """1, for the learner, if the stores are saved; else 0."""
         return int(self.saved_at is not None)
 
 
 def _refill(stores: tuple[SegmentStore, ...], config: MixtureConfig, saved: Path | None) -> str | None:
-    """Load the saved contents of a resumed run's stores; return a text for the user about empty ones, or None."""
+    """Load the saved contents of a resumed run's stores; return a note for the user about empty ones, or None."""
     empty = {}
     for store in stores:
         why = "its contents were not saved (save_replay=False)"
         if config.save_replay and saved is not None:
             directory = saved / store.source.kind
-            why = f"there is none in {directory}"
+            why = f"none were saved in {directory}"
             if directory.exists() and not (why := load_contents(store.buffer, directory)):
                 continue
         empty[store.source.kind] = why
     if not empty:
         return None
     reasons = "; ".join(f"{kind}: {why}" for kind, why in empty.items())
-    return f"sources of replay are empty ({reasons}): learning goes on when each has its min_size"
+    return f"sources of replay are empty ({reasons}): learning continues when each has its min_size"

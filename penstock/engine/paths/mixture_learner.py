@@ -24,7 +24,7 @@ from penstock.runs.store import CheckpointStore
 
 
 class MixtureLearner(SegmentLearner):
-    """Learns from batches of fresh and replayed segments, by their sources' shares.
+    """Learns from batches of fresh and replayed segments, in the shares of their sources.
 
     Learning starts when each source holds its minimum of segments. Until then fresh segments only fill the stores, and
     their steps count as learned from.
@@ -50,7 +50,7 @@ class MixtureLearner(SegmentLearner):
         self._is_filling = True
         self._drawn = dict.fromkeys((store.source.kind for store in self._stores), 0)
         self._ages = dict.fromkeys(self._drawn, np.zeros(1, np.int64))
-        self._segments: list[Segments] = []  # replayed ones of the last batch, by store
+        self._segments: list[Segments] = []  # replayed segments of the last batch, by store
         self._added_before = {store.source.kind: store.buffer.num_added for store in self._stores}
         self._draws = draws = make_draws(self._algorithm, self._arena, self._stores)
 
@@ -78,7 +78,7 @@ class MixtureLearner(SegmentLearner):
             self._queue_report({})
 
     def _normalize_by(self, slots: np.ndarray) -> None:
-        """Update the observation statistics by segments that only fill the stores."""
+        """Update the observation statistics with segments that only fill the stores."""
         rows, columns = self._arena.shape.rows_per_slot, self._arena.columns
         obs, valid = (
             torch.from_numpy(columns[name].reshape(-1, rows, *columns[name].shape[1:])[slots][:, :-1]).to(self._device)
@@ -106,7 +106,7 @@ class MixtureLearner(SegmentLearner):
         return self._reader.read(slots, self._version, self._steps / self._config.total_steps, self._segments)
 
     def _count(self, batch: Batch) -> None:
-        """As in the base; priorities of prioritized segments become the means of their advantages' magnitudes."""
+        """Count the fresh steps; set the priority of each prioritized segment to its mean absolute advantage."""
         super()._count(batch)
         end = self._arena.shape.segments_per_batch
         for store, segments in zip(self._stores, self._segments, strict=True):
@@ -125,7 +125,7 @@ class MixtureLearner(SegmentLearner):
             save_contents(buffers, command, self._report)
 
     def experience(self) -> dict[str, float]:
-        """As in the base, with contents, age and uses of each source's segments."""
+        """As `SegmentLearner.experience`, with contents, age and uses of each source's segments."""
         found = super().experience() | {"replay/ahead": self._drawing.depth}
         for store, draw in zip(self._stores, self._draws, strict=True):
             kind, buffer = store.source.kind, store.buffer

@@ -36,7 +36,7 @@ class ReplayPath(DataPath):
 
     @classmethod
     def numbers(cls, algorithm: Any, model: PolicyNetwork) -> dict[str, int]:
-        """Each lane has two rows: of its current observation, and of the one before."""
+        """Return numbers for two rows per lane: its current observation, and the previous one."""
         return {"segment_length": 1, "slots_per_lane": 1, "segments_per_batch": 1}
 
     @classmethod
@@ -54,7 +54,7 @@ class ReplayPath(DataPath):
         return cls(replay), note
 
     def kept_in(self, run: RunDirectory, config: Config) -> Self:
-        """As in the base: with ``save_replay`` the buffer is saved beside the checkpoints."""
+        """Return this data path; with ``save_replay`` its buffer is saved beside the checkpoints."""
         assert isinstance(config, ReplayConfig)
         return replace(self, replay=replace(self.replay, saved_at=run.replay_path)) if config.save_replay else self
 
@@ -68,12 +68,12 @@ class ReplayPath(DataPath):
 
     @property
     def steps_taken(self) -> StepsTaken:
-        """As in the base: by the steps in the buffer, on a node by those learned from."""
+        """Function that returns the steps taken so far; on a node, the steps learned from."""
         return self.replay.steps_of_exploration
 
     @property
     def saving_apart(self) -> int:
-        """1, the learner, if the buffer is saved."""
+        """1, for the learner, if the buffer is saved; else 0."""
         return int(self.replay.saved_at is not None)
 
 
@@ -89,9 +89,9 @@ def make_replay(
     start
         Start of the run.
     saved
-        Directory in which the buffer's contents may lie; None: not saved.
+        Directory that may hold the buffer's contents; None: not saved.
     make_buffer
-        Constructor of the empty buffer; None: of one of transitions.
+        Constructor of the empty buffer; None: a buffer of transitions.
 
     Returns
     -------
@@ -123,14 +123,14 @@ def make_replay(
         return replay, None
     why = "its contents were not saved (save_replay=False)"
     if config.save_replay and saved is not None:
-        why = f"there is none in {saved}"
+        why = f"none was saved in {saved}"
     if config.save_replay and saved is not None and saved.exists():
         why = load_contents(buffer, saved)
         if len(buffer):
             return replay.going_on(state, start.state.steps), None
-        why = why or f"what was saved in {saved} holds nothing"
+        why = why or f"the one saved in {saved} is empty"
     note = (
-        f"the replay buffer is empty: {why}. {config.min_steps:,} steps are played before learning goes on, "
+        f"the replay buffer is empty: {why}. {config.min_steps:,} steps are played before learning continues, "
         f"{min(config.min_steps, start.state.steps):,} of them uncounted"
     )
     return replay.refilled(start.state.steps), note
@@ -158,14 +158,14 @@ def load_contents(buffer: ReplayBuffer, directory: Path) -> str:
     Raises
     ------
     UnreadableCheckpointError
-        The operating system refuses the read. An empty buffer would replace the contents at the next save.
+        The operating system refuses to read them. An empty buffer would replace the contents at the next save.
     """
     try:
         buffer.load(directory)
     except ReplayFileError as error:
         return str(error)
     except (FileNotFoundError, NotADirectoryError) as error:
-        return f"{error.filename} is not there"
+        return f"{error.filename} does not exist"
     except OSError as error:
         raise unreadable(directory, error) from error
     return ""

@@ -48,7 +48,7 @@ class Drawn:
 
 
 class TransitionReader:
-    """Draws batches of transitions, as far as the rate limiter admits.
+    """Draws batches of transitions, as the rate limiter admits them.
 
     A large batch is drawn by a thread, one ahead of the learner; its priorities are then one update older. A small one,
     and any batch `in_order`, is drawn in the calling thread on request.
@@ -88,7 +88,7 @@ class TransitionReader:
     def ask(self, beta: float | None) -> bool:
         """Request a batch, unless one is requested; return False if the rate limiter does not admit it yet.
 
-        Also False while a batch from shards is on its way, which may take as long as a lost shard is missing.
+        Also False while a batch from shards is on its way, which may take until a lost shard is replaced.
 
         Parameters
         ----------
@@ -128,7 +128,7 @@ class TransitionReader:
 
     @property
     def _is_near(self) -> bool:
-        """Whether `take` waits no longer than for memory to be copied."""
+        """Whether `take` waits at most for memory to be copied."""
         return not (self._is_sharded and isinstance(self._asked, Future)) or self._asked.done()
 
     def _batch(self, tensors: dict[str, Tensor], weights: Tensor, number: int, progress: float) -> Any:
@@ -200,14 +200,14 @@ class ReplayLearner(Learner):
             )
         self._shards = replay.buffer if isinstance(replay.buffer, ShardedBuffer) else None
         has_gaps = isinstance(sampler, Prioritized) and sampler.eviction_alpha is not None
-        self._has_order = not has_gaps and self._shards is None  # of ids
+        self._has_order = not has_gaps and self._shards is None  # whether ids count rows from the oldest
         self._ids, self._priorities = np.empty(0, np.int64), np.empty(0, np.float32)  # of the last batch
         self._batches = replay.batches_before  # learned from since the limiter began to count
         self._published_at = self._steps  # steps that the weights were published with
 
     def poll(self) -> bool:
         """Make one update; return False while none is due, or while the goal is reached."""
-        if not self._has_reached_goal:  # at the goal the count stands, as in the last checkpoint; workers step on
+        if not self._has_reached_goal:  # at the goal the count stays that of the last checkpoint; workers continue
             self._count_steps()
         if self._has_reached_goal:
             if self._steps != self._published_at:  # steps are counted without an update, too
@@ -243,7 +243,7 @@ class ReplayLearner(Learner):
         return True
 
     def handle(self, command: Command) -> None:
-        """As in the base; `DrawFrom` connects the replay to a shard."""
+        """Execute a command of `Learner`, or `DrawFrom`, which connects the replay to a shard."""
         if isinstance(command, DrawFrom) and self._shards is not None:
             self._shards.connect(command.shard)
         else:
@@ -258,11 +258,11 @@ class ReplayLearner(Learner):
         self._reader.close()
 
     def standing(self) -> dict[str, int]:
-        """As in the base, with the number of batches learned from."""
+        """As `Learner.standing`, with the number of batches learned from."""
         return super().standing() | {"batches": self._batches}
 
     def take_state(self, state: dict[str, Any]) -> None:
-        """As in the base; random numbers are those of the other ranks."""
+        """As `Learner.take_state`; the state of random numbers is adopted as well."""
         self._batches = state["standing"]["batches"]
         super().take_state(state)
         self._algorithm.generator.set_state(state["learning"]["generator"].cpu())
@@ -313,7 +313,7 @@ class ReplayLearner(Learner):
             save_contents({self._replay.saved_at: self._replay.buffer}, command, self._report)
 
     def transferable_state(self) -> dict[str, Any]:
-        """As in the base: target network and optimisers."""
+        """Return target network and optimisers."""
         return {name: what for name, what in self._algorithm.learning_state().items() if name != "generator"}
 
     def _inherit(self, learning: dict[str, Any]) -> None:

@@ -23,7 +23,7 @@ from penstock.experience.batch import Batch
 from penstock.experience.layout import row_name
 from penstock.ipc import gather
 
-WORTH_A_COPY = 1 << 16  # bytes of a slot's observations from which on a GPU takes them out of the arena itself
+WORTH_A_COPY = 1 << 16  # least bytes of a slot's observations for which a GPU reads them from the arena directly
 
 
 class BatchReader:
@@ -36,18 +36,18 @@ class BatchReader:
     num_segments
         B, segments per batch.
     device
-        Device of the batches; to CUDA they are copied from pinned memory, large observations slot by slot from the
+        Device of the batches. They are copied to CUDA from pinned memory, large observations slot by slot from the
         arena itself.
     reward_scale, reward_clip
         Rewards of a batch are ``clip(reward * scale, -clip, clip)``.
     max_policy_lag
-        Policy lag from which on steps are not learned from; None: no limit.
+        Steps of this policy lag or more are not learned from; None: no limit.
     burn_in
         Number of first rows of every segment that are not learned from.
     num_replayed
-        Number of replayed segments per batch, which are arguments of `read`.
+        Number of replayed segments per batch, which are passed to `read`.
     note
-        Function for a text, if CUDA refuses to copy large observations from the arena itself.
+        Called with a text if CUDA refuses to copy large observations from the arena itself.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class BatchReader:
             for name, array in self._arrays.items()
         }
         self._is_replayed = torch.arange(num_segments) >= self._num_fresh
-        self._copied: torch.cuda.Event | None = None  # behind the copies of the batch before
+        self._copied: torch.cuda.Event | None = None  # recorded after the copies of the last batch
 
     def read(
         self, slots: np.ndarray, version: int, progress: float, replayed: Sequence[Mapping[str, np.ndarray]] = (),
@@ -205,7 +205,7 @@ class BatchReader:
 class SegmentLearner(Learner):
     """Learns from B full segments at a time, and publishes the weights.
 
-    Each batch is read once, for as many updates as the algorithm makes of it.
+    Each batch is read once, for as many updates as the algorithm makes from it.
 
     Parameters
     ----------
@@ -234,11 +234,11 @@ class SegmentLearner(Learner):
             note=lambda text: report(Note(text)),
         )  # fmt: skip
         self._capture_gradient()
-        self._held = np.empty(0, np.int64)  # full slots in hand
+        self._held = np.empty(0, np.int64)  # full slots that wait to become a batch
         self._slots = np.empty(0, np.int64)  # of the last batch
         self._masked = 0
         self._lag = torch.empty(0)
-        self._waits_from: float | None = None  # monotonic seconds, while a batch has a segment and not all
+        self._waits_from: float | None = None  # monotonic seconds, while a batch is incomplete
         self._left_out = 0
 
     def poll(self) -> bool:
@@ -263,7 +263,7 @@ class SegmentLearner(Learner):
         self._publish()
         if self._algorithm.synchronous:
             self._arena.release(self._slots)
-        if self._uses_clock and has_steps:  # a batch without a step to learn from is no measure of the pace
+        if self._uses_clock and has_steps:  # a batch without steps to learn from does not measure the pace
             self._arena.control[Control.PACE] = time.monotonic_ns() - began
         self._measure_features(batch.obs, is_time_major=True)
         self._queue_report(metrics)
@@ -284,7 +284,7 @@ class SegmentLearner(Learner):
         return batch
 
     def _has_waited(self) -> bool:
-        """Whether a batch that has not all its segments has waited for as long as it may."""
+        """Whether an incomplete batch has waited for as long as it may."""
         wait = self._algorithm.batch_wait
         if wait is None or not len(self._held):
             return False
@@ -293,7 +293,7 @@ class SegmentLearner(Learner):
         return time.monotonic() - self._waits_from >= wait
 
     def _batch_without_late(self) -> Batch:
-        """Gather the segments that are there; lanes that are late, whose slots stay theirs, have empty ones."""
+        """Gather the segments that are there; late lanes keep their slots, and their segments are empty."""
         self._slots, self._held, self._waits_from = self._held, self._held[:0], None
         of_lanes = np.arange(self._arena.shape.segments_per_batch)  # a synchronous run has a slot for each lane
         late = ~np.isin(of_lanes, self._slots)
@@ -302,13 +302,13 @@ class SegmentLearner(Learner):
             workers = np.unique(of_lanes[late] // self._arena.shape.num_envs_per_worker).tolist()
             self._report(Note(
                 f"batch_wait={self._algorithm.batch_wait:g}: a batch was closed without {late.sum()} of {len(late)} "
-                f"segments, of rollout workers {', '.join(map(str, workers))}; left_out counts further ones"
+                f"segments, those of rollout workers {', '.join(map(str, workers))}; left_out counts further ones"
             ))  # fmt: skip
         self._left_out += int(late.sum())
         return batch
 
     def _read(self, slots: np.ndarray, late: np.ndarray | None = None) -> tuple[Batch, Tensor]:
-        """Return a batch with these fresh segments, without those that are late, and the policy lag of their steps."""
+        """Return a batch with these fresh segments, the late ones empty, and the policy lag of their steps."""
         return self._reader.read(slots, self._version, self._steps / self._config.total_steps, late=late)
 
     def _count(self, batch: Batch) -> None:
@@ -359,11 +359,11 @@ class SegmentLearner(Learner):
             return self._updater.learn(batch, begin=self._begin_update, updated=self._updated, skipped=self._skip)
 
     def about_batch(self) -> dict[str, Any]:
-        """As in the base, with the state of the random numbers that shuffle minibatches."""
+        """As `Learner.about_batch`, with the state of the generator that shuffles minibatches."""
         return super().about_batch() | {"generator": self._updater.generator.get_state()}
 
     def _capture_gradient(self) -> None:
-        """Capture gradients anew on a GPU: a capture holds the networks and settings of its time."""
+        """Capture gradients again on a GPU: a capture keeps the networks and settings that it was made with."""
         if self._device.type == "cuda" and self._config.num_learners == 1:
             from penstock.engine.paths.captured_updates import CapturedGradient
 

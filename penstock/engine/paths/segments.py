@@ -24,7 +24,7 @@ class SegmentPath(DataPath):
 
     @classmethod
     def numbers(cls, algorithm: Any, model: PolicyNetwork) -> dict[str, int]:
-        """Segments of T steps, slots per lane so that no role waits, and fresh segments per batch."""
+        """Return the steps of a segment, slots per lane so that no role waits, and fresh segments per batch."""
         config = algorithm.config
         return {
             "segment_length": config.segment_length,
@@ -54,10 +54,10 @@ class CircularPath(SegmentPath):
 def _slots_per_lane(algorithm: Any) -> int:
     """Return the number of slots per lane.
 
-    While an asynchronous learner collects a batch, every lane may have its share of it waiting, and one slot to write:
-    lanes that wait for slots then always leave the learner enough for a batch. The share is such that a batch can come
-    from all rollout workers but one, which may be slow, and from one node of several, because the others may be gone. A
-    synchronous learner holds the slot of every lane until it has learned, so that no lane steps meanwhile.
+    With an asynchronous learner, a lane has slots for its share of a batch, which may wait to be collected, and one to
+    write: even if lanes wait for slots, the learner has enough for a batch. The share is large enough for a batch to
+    come from all rollout workers but one, which may be slow, and from one of several nodes, because the others may be
+    gone. A synchronous learner holds the slot of every lane until it has learned, so that no lane steps meanwhile.
     """
     config = algorithm.config
     if not algorithm.synchronous:

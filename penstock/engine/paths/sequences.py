@@ -32,7 +32,7 @@ class SequencePath(ReplayPath):
     def create(
         cls, arena: ExperienceArena, algorithm: Any, model: PolicyNetwork, start: Start, saved: Path | None
     ) -> tuple[Self, str | None]:
-        """As in the base, with a buffer of sequences."""
+        """As `ReplayPath.create`, with a buffer of sequences."""
         replay, note = make_replay(algorithm, start, saved, sequence_buffer(algorithm))
         return cls(replay, algorithm.config.burn_in, algorithm.config.gamma), note
 
@@ -46,10 +46,10 @@ class SequencePath(ReplayPath):
 
 
 def sequence_buffer(algorithm: QLearning) -> partial[ReplayBuffer]:
-    """Return the constructor of the replay buffer of an algorithm over sequences.
+    """Return the constructor of the replay buffer of an algorithm that learns from sequences.
 
-    A sequence holds one row more than it has steps: the last step's successor. Successive ones of an episode begin
-    ``sequence_period`` steps apart, so the buffer has as many of them as ``buffer_size`` steps come to.
+    A sequence holds one row more than it has steps: the last step's successor. Successive sequences of an episode begin
+    ``sequence_period`` steps apart, so ``buffer_size`` steps need a capacity of ``buffer_size / sequence_period``.
     """
     config = algorithm.config
     return partial(

@@ -45,7 +45,7 @@ class Evaluator:
     report
         Function for reports: `Evaluated` after each evaluation.
     games
-        Numbers of the environments whose episodes it plays, of those of an evaluation; None: all.
+        Numbers of those environments of an evaluation in which it plays the episodes; None: all.
     """
 
     ACTIVITIES = ("evaluate", "film", "wait for a request")
@@ -81,7 +81,7 @@ class Evaluator:
         return True
 
     def handle(self, command: Command) -> None:
-        """Execute a command: `Evaluate`, which replaces what waits of earlier evaluations."""
+        """Execute a command: `Evaluate`, which replaces waiting requests of earlier evaluations."""
         if not isinstance(command, Evaluate):
             raise unknown(RoleKind.EVALUATOR, command, Evaluate)
         while self._requests and self._requests[0].number != command.number:
@@ -104,7 +104,7 @@ class Evaluator:
         self._report(dataclasses.replace(evaluated, seconds=time.monotonic() - began))
 
     def _film(self, films: Films, request: Evaluate, evaluated: Evaluated) -> str | None:
-        """Film an episode of the evaluated weights, if that is due; return the reason where it failed."""
+        """Film an episode of the evaluated weights, if a film is due; return the reason if that fails."""
         scored, is_last = evaluated.policies, request.is_last or evaluated.has_reached_target
         steps = sum(policy.weights.steps for policy in self._scores.policies)
         best = max(range(len(scored)), key=lambda n: scored[n].evaluation.mean_return)
@@ -120,14 +120,14 @@ class Evaluator:
         """Play the episodes of some of the evaluation's environments, with the running statistics in `meta`."""
         player, episodes = self._player(games), self._config.eval_episodes
         player.group.statistics.freeze(statistics_of(meta))
-        # The clock is switched at every step, so that a view shows the time of a long evaluation during it.
+        # The clock is switched at every step, so that a view shows the time of a long evaluation while it runs.
         return player.play(
             episodes // lanes_for(episodes) * len(games), max_steps=self._config.eval_max_steps, deadline=deadline,
             on_step=lambda: self._clock.switch("evaluate"),
         )  # fmt: skip
 
     def _player(self, games: range) -> Player:
-        """Return the player in some of the evaluation's environments, made at the first call."""
+        """Return the player for some of the evaluation's environments, made at the first call."""
         if games not in self._players:
             config, policies = self._config, self._scores.policies
             self._players[games] = player_of(
@@ -166,7 +166,7 @@ class Scores:
             policy.weights.refresh()
 
     def judge(self, played: Sequence[Evaluation]) -> Evaluated | None:
-        """Return the result of an evaluation; None: fresh episodes decide, as luck may have reached the target."""
+        """Return the result of an evaluation; None: the target is reached, perhaps by luck, so play fresh episodes."""
         evaluations = tuple(
             dataclasses.replace(evaluation, steps=policy.weights.steps, version=policy.weights.version)
             for policy, evaluation in zip(self.policies, played, strict=True)
@@ -193,7 +193,7 @@ class Scores:
         return Evaluated(request.number, scored, time.monotonic() - self._began, has_reached_target)
 
     def _reach_target(self, evaluations: Sequence[Evaluation]) -> bool:
-        """Return whether all policies with a target reach it, and there is one; of a population, any policy."""
+        """Return whether all policies that have a target reach it, and one has; in a population, whether any does."""
         reached = [policy.reaches_target(each) for policy, each in zip(self.policies, evaluations, strict=True)]
         return any(reached) and (self._is_population or False not in reached)
 
@@ -227,8 +227,8 @@ class Scoring:
     ) -> Scored:  # fmt: skip
         """Return the score of an evaluation, and keep the weights if they are the best."""
         best_return = candidate.best_return
-        # Games without the policy say nothing, and an evaluation broken off at the deadline is not comparable. Of equal
-        # ones the later is better, and one that reached the target twice is better than all.
+        # Games without the policy measure nothing, and an evaluation cut short at the deadline is not comparable. Among
+        # equals the later is better, and one that reached the target twice is better than all others.
         is_measure = evaluation.took_part and (not evaluation.unfinished or time.monotonic() < deadline)
         is_better = best_return is None or evaluation.mean_return >= best_return or has_reached_target
         is_best, error = is_measure and is_better, None

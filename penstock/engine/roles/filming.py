@@ -1,4 +1,4 @@
-"""Films of evaluations: one more episode of each, of which a run keeps a few, spread over the training."""
+"""Films of evaluations, each of one additional episode; a run keeps a few, spread over the training."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Films:
         self._last = -math.inf  # steps of the last film
 
     def is_due(self, steps: int, *, is_best: bool, is_last: bool) -> bool:
-        """Return whether an evaluation is filmed: films are evenly spaced, those of best weights twice as dense."""
+        """Return whether to film an evaluation: films are evenly spaced, at half the distance for best weights."""
         spacing = self._config.total_steps / self._config.eval_films
         is_end = is_last or steps >= self._config.total_steps
         return is_end or steps - self._last >= (spacing / 2 if is_best else spacing)
@@ -51,7 +51,7 @@ class Films:
     def make(
         self, request: Evaluate, steps: int, player: int, *, is_best: bool, on_step: Callable[[], object]
     ) -> str | None:
-        """Film an episode of the present weights; return the reason where there is no film.
+        """Film an episode with the current weights; return the reason if that fails, else None.
 
         Parameters
         ----------
@@ -83,7 +83,7 @@ class Films:
             self._film(unfinished, request.policies[0].meta, player, goes_on)
             os.rename(unfinished, path)
             self._kept.add(path, steps, is_best=is_best)
-        except Exception as error:  # a film is no reason to end a training
+        except Exception as error:  # a failed film must not end the training
             return f"{type(error).__name__}: {error}"
         return None
 

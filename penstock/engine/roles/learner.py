@@ -47,8 +47,8 @@ MAX_SKIPPED_IN_A_ROW = 20
 REPORT_INTERVAL = 0.1  # seconds
 FEATURES_INTERVAL = 50  # updates
 FEATURES_ROWS = 128
-DEAD = 0.8  # share of constant features from which a network is dead
-DEAD_LOOKS = 3  # measurements in a row after which a dead network is warned of
+DEAD = 0.8  # share of constant features from which a network counts as dead
+DEAD_LOOKS = 3  # measurements of a dead network in a row after which the user is warned
 
 
 class LearningDiverged(RuntimeError):
@@ -107,7 +107,7 @@ class Tunables:
         self._row[0] += 1
 
     def news(self) -> dict[str, float] | None:
-        """Return the values by name if they have changed since the last call (at first: since none was set), else None.
+        """Return the values by name if they have changed since the last call, at first if any was set; else None.
 
         A change under way is returned by a later call.
         """
@@ -137,12 +137,12 @@ class Learner:
     report
         Function for reports: `Learned` after updates, at most ten times per second and at every goal.
     weights
-        Constructor of the transport that weights are published by.
+        Constructor of the transport by which weights are published.
 
     Attributes
     ----------
     in_group
-        Function that returns the context of an update from its batch; in a group, in which other ranks take part.
+        Function of a batch that returns the context of its update, in which other ranks of a group take part.
     of_group
         Metrics of the learner group, reported beside `experience`.
     is_changed_apart
@@ -225,7 +225,7 @@ class Learner:
         """Adopt the `whole_state` of another rank, in place of a learner that has died."""
         standing = state["standing"]
         self._steps, self._updates = standing["steps"], standing["updates"]
-        # A version newer than any published one, so that it is taken for acting.
+        # A version newer than any published one, so that actors load it.
         self._version = max(standing["version"], self._weights.version) + 1
         self._model.load_state_dict(state["weights"])
         self._inherit(state["learning"])
@@ -346,7 +346,7 @@ class Learner:
 
     def _queue_report(self, metrics: dict[str, Tensor]) -> None:
         """Report the metrics of an update, now or with a later one."""
-        # An update that makes no step of the policy reports no metrics of it: the last ones stand.
+        # An update that does not change the policy reports no metrics of it: the last ones are kept.
         self._metrics, self._has_queued_report = {**self._metrics, **metrics}, True
         if not self._uses_clock or time.monotonic() >= self._next_report or self._has_reached_goal:
             self._send_queued_report()

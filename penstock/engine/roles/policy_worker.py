@@ -47,7 +47,7 @@ class PolicyWorker:
         return True
 
     def handle(self, command: Command) -> None:
-        """Refuse the command: a policy worker takes none."""
+        """Refuse the command: a policy worker accepts none."""
         raise unknown("policy worker", command)
 
     def close(self) -> None:

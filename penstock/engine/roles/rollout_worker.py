@@ -45,9 +45,9 @@ class RolloutSpec:
     uses_clock: bool = True
     """Whether episodes are reported by the clock; False in a serial run, where nothing depends on time."""
     is_pinned: bool = False
-    """Whether the worker's process keeps to one core."""
+    """Whether the worker's process is pinned to one core."""
     noise_hold: tuple[int, ...] = ()
-    """Most steps for which a lane keeps the random numbers of its actions, of each policy; empty: 1."""
+    """Most steps for which a lane keeps the random numbers of its actions, by policy; empty: 1."""
 
 
 class RolloutWorker:
@@ -72,7 +72,7 @@ class RolloutWorker:
 
     def __init__(self, spec: RolloutSpec, arena: ExperienceArena, report: Tell, actors: Sequence[Actor] = ()) -> None:
         first_lane = _first_lane(spec, arena, spec.worker * arena.shape.num_groups)
-        seed_generators(lane_seed(spec.seed, first_lane, spec.incarnation))  # forked processes begin with the same ones
+        seed_generators(lane_seed(spec.seed, first_lane, spec.incarnation))  # forked processes start with equal ones
         self.bell = arena.rollout_bells[spec.worker]
         self._report = report
         self._clock = Clock(arena.gauges_of(f"rollout-{spec.worker}"), self.ACTIVITIES)
@@ -89,7 +89,7 @@ class RolloutWorker:
         self._next_report = 0.0
 
     def poll(self) -> bool:
-        """Advance every group whose actions and room to write are there; return whether any advanced."""
+        """Advance every group that has its actions and room to write; return whether any advanced."""
         advanced = any([group.poll() for group in self._groups])
         if not advanced:
             waits_for_actions = any(group.is_waiting_for_actions for group in self._groups)
@@ -103,7 +103,7 @@ class RolloutWorker:
         return advanced
 
     def handle(self, command: Command) -> None:
-        """Refuse the command: a rollout worker takes none."""
+        """Refuse the command: a rollout worker accepts none."""
         raise unknown("rollout worker", command)
 
     def close(self) -> None:
@@ -182,7 +182,7 @@ class LaneGroup:
             if not all(policy_lanes.is_answered() for policy_lanes in self.policy_lanes):
                 return False
             self._step()
-        # Every policy's writer is opened, even behind one that has no room.
+        # Every policy's writer is opened, even if an earlier one has no room.
         if not all([policy_lanes.writer.is_open or policy_lanes.writer.open() for policy_lanes in self.policy_lanes]):
             for policy_lanes in self.policy_lanes:
                 policy_lanes.writer.flush()
@@ -276,7 +276,7 @@ class PolicyLanes:
             self._began_before_fence[episode.lane] = False
 
     def _mark_fence(self) -> None:
-        """Mark episodes and metrics so far as those of weights or settings that have been replaced."""
+        """Mark all episodes and metrics so far as results of weights or settings that have been replaced."""
         self._collect_episodes()
         self._ended = [(episode, False) for episode, _ in self._ended]
         self._metrics = [(metrics, False) for metrics, _ in self.take_metrics()]
@@ -284,7 +284,7 @@ class PolicyLanes:
 
 
 def _first_lane(spec: RolloutSpec, arena: ExperienceArena, number: int) -> int:
-    """Return the number of a group's first lane in the run; a worker's lanes lie together, policy by policy."""
+    """Return the number of a group's first lane in the run; a worker's lanes are contiguous, policy by policy."""
     shape = arena.shape
     if spec.env.population == 1:
         return (shape.first_worker * shape.num_envs_per_worker + number * shape.envs_per_group) * spec.env.seats

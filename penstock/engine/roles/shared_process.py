@@ -1,8 +1,8 @@
 """Roles that share a process: learner and policy worker on a GPU, and learners of several policies on few cores.
 
-A process has one CUDA context, and a single learner passes its weights to the policy worker without their leaving the
-device. The weights of a group go through the arena's weights block, because its first learner publishes for all policy
-workers. Learner and policy worker have a loop, bell and clock each; learners of several policies are polled in turn.
+A process has one CUDA context, and a single learner passes its weights to the policy worker on the device. The weights
+of a group go through the arena's weights block, because its first learner publishes for all policy workers. Learner and
+policy worker have a loop, bell and clock each; learners of several policies are polled in turn.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class DeviceRole:
 
     @property
     def is_vital(self) -> bool:
-        """As of the learner."""
+        """Whether the learner is vital."""
         return self.learner.is_vital
 
     @property
@@ -58,7 +58,7 @@ class DeviceRole:
         from penstock.engine.roles.policy_worker import PolicyWorker
 
         of_policy = arena.policies[self.policy.policy]
-        # An algorithm's own state belongs to one role, as in two processes.
+        # Each role has its own copy of the algorithm, which may have state, as in two processes.
         policy = replace(self.policy, algorithm=copy.deepcopy(self.policy.algorithm))
         weights: MakeWeights = through_block
         if self.learner.group is None:
@@ -132,7 +132,7 @@ class ThreadedRole:
 
 
 class PairedRole:
-    """A role with a companion in a thread, whose failure is the role's."""
+    """A role with a companion in a thread; a failure of the companion is raised as the role's."""
 
     def __init__(self, role: Role, companion: ThreadedRole) -> None:
         self.bell = role.bell
@@ -145,7 +145,7 @@ class PairedRole:
         return self._role.poll()
 
     def handle(self, command: Command) -> None:
-        """Pass a command to the role; its companion takes none."""
+        """Pass a command to the role; its companion accepts none."""
         self._role.handle(command)
 
     def close(self) -> None:
@@ -156,7 +156,7 @@ class PairedRole:
 
 @dataclass(frozen=True)
 class LearnersRole(LeavesNothing):
-    """Learners in one process, which has the name of the first learner."""
+    """Learners of several policies in one process, which has the name of the first learner."""
 
     learners: tuple[LearnerRole, ...]
     is_vital: ClassVar[bool] = True
@@ -168,14 +168,14 @@ class LearnersRole(LeavesNothing):
 
     @property
     def num_threads(self) -> int:
-        """Largest number of native threads of a learner: they learn one after another."""
+        """Largest number of native threads of any learner, because they learn one after another."""
         return max(learner.num_threads for learner in self.learners)
 
     def build(self, arena: ExperienceArena, report: Tell) -> Role:
         """Make the learners."""
 
-        def report_of(name: str, said: Report) -> None:
-            report(FromRole(name, said))
+        def report_of(name: str, message: Report) -> None:
+            report(FromRole(name, message))
 
         roles = {spec.name: spec.build(arena, partial(report_of, spec.name)) for spec in self.learners}
         return RolesInTurn(roles, report)
@@ -240,7 +240,7 @@ def policies_by_role(specs: Sequence[RoleSpec], names: Sequence[str]) -> dict[st
     specs
         Specs of the roles.
     names
-        Names of the policies; nothing is returned for a single one.
+        Names of the policies; for a single one the result is empty.
     """
     found = {}
     for spec in specs if len(names) > 1 else ():

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 def name_of(kind: str, policy: int) -> str:
-    """Return the name of a policy's role of a kind that each policy has once."""
+    """Return the name of a policy's role, for kinds with one role per policy: "learner", "learner-1"."""
     return f"{kind}-{policy}" if policy else str(kind)
 
 
 def policy_of(role: str) -> int:
-    """Return the number of the policy in the name of such a role."""
+    """Return the number of the policy in a name from `name_of`."""
     _, _, number = role.partition("-")
     return int(number) if number else 0
 
@@ -75,7 +75,7 @@ class RolloutRole:
 
 @dataclass(frozen=True)
 class PolicyRole(LeavesNothing):
-    """Policy worker, one of several of a policy by number."""
+    """Policy worker; `number` is its number among those of its policy."""
 
     algorithm: Algorithm
     path: DataPath
@@ -86,7 +86,7 @@ class PolicyRole(LeavesNothing):
 
     @property
     def name(self) -> str:
-        """ "policy-<policy>", and of further policy workers "policy-<policy>.<number>"."""
+        """ "policy-<policy>", and for further policy workers "policy-<policy>.<number>"."""
         return policy_worker_name(self.policy, self.number)
 
     def build(self, arena: ExperienceArena, report: Tell) -> Role:
@@ -117,7 +117,7 @@ class LearnerRole:
 
     @property
     def name(self) -> str:
-        """ "learner", and of further policies "learner-<number>"."""
+        """ "learner", and for further policies "learner-<number>"."""
         return name_of(RoleKind.LEARNER, self.policy)
 
     def build(self, arena: ExperienceArena, report: Tell, weights: MakeWeights | None = None) -> Role:
@@ -128,7 +128,7 @@ class LearnerRole:
         arena, report
             Arena of the run, and function for reports.
         weights
-            Constructor of the transport that weights are published by; None: the arena's block.
+            Constructor of the transport by which weights are published; None: the arena's block.
         """
         from penstock.engine.acting.inference import through_block
 

@@ -39,7 +39,7 @@ OF_A_NODE = (
     "is_there", "steps", "steps_per_second", "policy_lag", "policy_lag_max", "bytes_per_second", "weights_nbytes",
     "stale", "doubled", "missing", "faults",
 )  # fmt: skip
-"""Logged numbers of each node, or of each gateway where a run has some, by the names of `NodeStatus`."""
+"""Fields of `NodeStatus` that are logged for each node, or for each gateway if the run has any."""
 
 OnUpdate = Callable[[Status], Mapping[str, float] | bool | None]
 """The user's callback: numbers by name are logged and shown, False stops the training."""
@@ -54,12 +54,12 @@ class View(Protocol):
 
 
 class Chronicle(Owned):
-    """Hands the run's status to view, user's callback, ``status.json`` and ``metrics.jsonl``, events to view and log.
+    """Passes the run's status to view, user's callback, ``status.json`` and ``metrics.jsonl``, events to view and log.
 
     Parameters
     ----------
     progress
-        Progress of the run; of a run that goes on, that of its checkpoint.
+        Progress of the run; of a resumed run, that of its checkpoint.
     hangs
         Watch for environments that hang.
     hardware
@@ -67,10 +67,10 @@ class Chronicle(Owned):
     run_directory
         Directory of the run; None: nothing is written.
     export
-        Called with the status at the intervals of ``metrics.jsonl``; None: there is no other place for metrics.
+        Called with the status at the intervals of ``metrics.jsonl``; None: metrics are not exported.
     sender, patience
-        Sender of the run's files to its remote directory (None: they stay here), and the longest wait for it at the end
-        of a training, in seconds.
+        Sender of the run's files to its remote directory (None: the run is local), and the longest wait for it at the
+        end of a training, in seconds.
 
     Attributes
     ----------
@@ -136,20 +136,20 @@ class Chronicle(Owned):
 
     @property
     def is_written(self) -> bool:
-        """Whether the run directory is there; its loss is shown once."""
+        """Whether the run directory exists; its loss is shown once."""
         if self._run_directory is None:
             return False
         is_whole = self._run_directory.is_whole
         if not is_whole and not self._is_lost:
             self.event(
                 f"warning: the run directory {self._run_directory.path} was removed, or something else has taken its "
-                "place; the next checkpoint writes the run anew"
+                "place; the next checkpoint writes the run again"
             )
         self._is_lost = not is_whole
         return is_whole
 
     def restore(self) -> bool:
-        """Write the run directory anew if it is gone; return whether there is one, with a warning where that failed."""
+        """Write the run directory again if it is gone; return whether it exists, and warn if that fails."""
         if self._run_directory is None or self.is_written:
             return self._run_directory is not None
         try:
@@ -157,9 +157,9 @@ class Chronicle(Owned):
         except (OSError, RunDirectoryError) as error:
             self.event(f"warning: no checkpoint could be written: {error}")
             return False
-        self.close()  # the next lines open the files anew
+        self.close()  # the next lines open the files again
         is_there, steps = self.is_written, self._progress.steps
-        self.event(f"the run directory {self._run_directory.path} is written anew from step {steps:,} on")
+        self.event(f"the run directory {self._run_directory.path} is written again from step {steps:,} on")
         return is_there
 
     @property
@@ -169,7 +169,7 @@ class Chronicle(Owned):
 
     @property
     def stores(self) -> list[CheckpointStore]:
-        """Checkpoint store of each policy, made anew because keep_checkpoints may change; empty: nothing is written."""
+        """Checkpoint store of each policy, new each time as keep_checkpoints may change; empty: nothing is written."""
         if self._run_directory is None:
             return []
         return [self._run_directory.of_policy(policy.name).checkpoints for policy in self._progress.policies]
@@ -195,7 +195,7 @@ class Chronicle(Owned):
                 self._write_episodes(each, steps if name else each.steps, name)
 
     def write_episode(self, columns: Mapping[str, np.ndarray], policy: int) -> None:
-        """Write the numbers of the steps of a policy's recent episode, in the place of an earlier one."""
+        """Write the numbers of each step of a policy's recent episode, replacing an earlier one."""
         before = of_policy(self._progress.policies[policy].name)
         kept = {name: column for name, column in self._episode.items() if not before or not name.startswith(before)}
         self._episode = kept | {before + name: column for name, column in columns.items()}
@@ -203,7 +203,7 @@ class Chronicle(Owned):
             write_episode(self._run_directory.path, self._progress.seconds, self._episode)
 
     def refresh(self, final: bool = False) -> None:
-        """Show the status if REFRESH_INTERVAL is over, and write it where that is due; always if it is final."""
+        """Show the status if REFRESH_INTERVAL has passed, and write it to files that are due; always if `final`."""
         now = time.monotonic()
         if now < self._next_refresh and not final:
             return
@@ -243,7 +243,7 @@ class Chronicle(Owned):
             self.flush()
 
     def flush(self) -> None:
-        """Wait until the run's files are sent, and say which are not; do nothing if that was done since training."""
+        """Wait until the run's files are sent, and report those that are not; a no-op if done since training."""
         if self._sender is None or self._is_flushed:
             return
         self._is_flushed = True
@@ -278,7 +278,7 @@ class Chronicle(Owned):
             log.close()
 
     def _write_metrics(self, steps: int, values: Mapping[str, float]) -> None:
-        """Write numbers at some steps, with the simulator frames of these where the environment declares them."""
+        """Write numbers at a number of steps, with the simulator frames of these if the environment declares them."""
         self._metrics.write(steps, self._progress.seconds, {**values, **self._frames(steps)})
 
     def _frames(self, steps: int) -> dict[str, int]:
@@ -286,7 +286,7 @@ class Chronicle(Owned):
         return {} if skip is None else {"frames": skip * steps}
 
     def _write_episodes(self, evaluation: Evaluation, steps: int, policy: str) -> None:
-        """Write an evaluation's episodes, those of games with opponent and seat."""
+        """Write an evaluation's episodes; episodes of games have opponent and seat."""
         for part in evaluation.matches or (evaluation,):
             about = {"opponent": part.opponent, "seat": part.seat} if isinstance(part, Match) else None
             self._episodes.write(episode_lines(
@@ -303,7 +303,7 @@ class Chronicle(Owned):
 
 
 def _numbers_in(answer: object) -> dict[str, float]:
-    """Numbers that a callback returned; raises `TypeError` for anything else."""
+    """Return the numbers that a callback returned; raises `TypeError` for anything else."""
     if answer is None or isinstance(answer, bool | np.bool_):
         return {}
     if not isinstance(answer, Mapping):
@@ -318,7 +318,7 @@ def _number(name: object, value: Any) -> float:
     try:
         if isinstance(value, str | bytes):
             raise TypeError
-        return float(value)  # of any library
+        return float(value)  # a scalar of any library
     except Exception as error:
         raise TypeError(
             f"on_update returned {{{name!r}: {value!r}}}: {name!r} is a {type(value).__name__}, and no number"
@@ -326,7 +326,7 @@ def _number(name: object, value: Any) -> float:
 
 
 def of_policy(name: str) -> str:
-    """Prefix of a metric of one policy; empty in a run of one policy."""
+    """Return the prefix of a policy's metrics; empty in a run of one policy."""
     return f"policy/{name}/" if name else ""
 
 
@@ -352,7 +352,7 @@ def _values_of(evaluation: Evaluation) -> dict[str, float]:
 
 
 def _metrics_of_policy(policy: PolicyStatus) -> dict[str, float]:
-    """Metrics of one policy, by name."""
+    """Return the metrics of one policy, by name."""
     values: dict[str, float] = {"updates": policy.updates, "skipped_updates": policy.skipped_updates}
     if policy.learning_rate is not None:
         values["learning_rate"] = policy.learning_rate
@@ -380,7 +380,7 @@ def _metrics_of_policy(policy: PolicyStatus) -> dict[str, float]:
 
 
 def metrics_of(status: Status) -> dict[str, float]:
-    """Logged numbers of a status, by name."""
+    """Return the numbers of a status to log, by name."""
     values: dict[str, float] = {"steps_per_second": status.steps_per_second, "restarts": status.restarts}
     if not status.policies:
         values |= _metrics_of_policy(status)

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from penstock.runs.descriptions import QUANTILES
 
 WALL, CPU = slice(0, 14), slice(14, 28)  # columns of a gauge row: wall and CPU seconds per activity
-ACTIVITY, SINCE = 28, 29  # columns behind them: the current activity, and when it began
+ACTIVITY, SINCE = 28, 29  # columns after them: the current activity, and when it began
 # A look at the kernel's CPU time takes microseconds: activities that are shorter than this share one.
 CPU_INTERVAL = 1e-3  # seconds
 
@@ -24,7 +24,7 @@ class _Thread(threading.local):
 
 
 _thread = _Thread()
-_companion_cpu = 0.0  # CPU seconds booked by clocks of this process's companion thread, which alone writes it
+_companion_cpu = 0.0  # CPU seconds booked by clocks of this process's companion thread; only that thread writes it
 
 
 def count_as_companion() -> None:
@@ -37,17 +37,17 @@ def _cpu_time() -> float:
 
 
 class Clock:
-    """Counter of wall time per activity, and of the CPU time of the whole process, which the role switches.
+    """Counter of wall time, and of CPU time of the whole process, per activity; the role switches the activity.
 
-    The CPU time of a companion, a second thread of the process, is counted by the companion's clock alone. Roles that
+    The CPU time of a companion, a second thread of the process, is counted only by the companion's clock. Roles that
     share a thread, as in the serial backend, take turns: one clock stands still while another runs.
 
     Parameters
     ----------
     gauges
-        float64 ``[32]``, a row of the arena's gauges, which this role alone writes.
+        float64 ``[32]``, a row of the arena's gauges, which only this role writes.
     activities
-        Names, at most 14. Those that begin with "wait" are no work.
+        Names, at most 14. Those that begin with "wait" are not work.
     """
 
     def __init__(self, gauges: np.ndarray, activities: tuple[str, ...]) -> None:
@@ -109,7 +109,7 @@ class Clock:
 
 
 def distribution(name: str, values: ArrayLike) -> dict[str, float]:
-    """Return the quantiles of values, by the names of their metrics; nothing without values."""
+    """Return the quantiles of values by the names of their metrics; empty without values."""
     ordered = np.sort(np.asarray(values), axis=None)
     if not ordered.size:
         return {}

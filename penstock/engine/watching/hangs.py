@@ -1,4 +1,4 @@
-"""Warnings of environments that hang: a rollout worker or the evaluator has been in them for HANG_SECONDS."""
+"""Warnings of environments that hang: a rollout worker or the evaluator has been inside them for HANG_SECONDS."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Watched:
 
 
 class HangWatch:
-    """Watch for rollout workers and evaluators that stay in their environments without a break.
+    """Watches for rollout workers and evaluators that do not return from their environments.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class HangWatch:
 
 
 def watched(spec: RoleSpec, arena: ExperienceArena) -> Watched | None:
-    """Watched state of a role; None if it steps no environments."""
+    """Return the watched state of a role; None if it steps no environments."""
     if isinstance(spec, RolloutRole):
         is_shared = spec.rollout.env.population > 1
         count = sum(each.shape.lanes_per_worker for each in (arena.policies if is_shared else (arena,)))

@@ -35,7 +35,7 @@ class Hardware:
         self._carried: dict[str, int] = {}
 
     def sample(self) -> dict[str, float | None]:
-        """Return the load since the last call, by name; empty at the first call, which starts the clock.
+        """Return the load since the last call, by name; empty at the first call, which starts the measurement.
 
         Returns
         -------
@@ -71,7 +71,7 @@ class Hardware:
 
 
 def network_nbytes() -> dict[str, int]:
-    """Return the bytes received and sent by all interfaces but the loopback; empty without the kernel's table."""
+    """Return the bytes received and sent by all interfaces except loopback; empty without the kernel's table."""
     try:
         lines = _INTERFACES.read_text().splitlines()[2:]
     except OSError:
@@ -81,7 +81,7 @@ def network_nbytes() -> dict[str, int]:
 
 
 def _own_memory(pid: int) -> int:
-    """Bytes of a process that belong to no file and no shared memory, such as the arena; 0 if it is gone."""
+    """Return the bytes of a process outside files and shared memory such as the arena; 0 if it is gone."""
     try:
         with open(f"/proc/{pid}/statm") as file:
             _, resident, shared, *_ = map(int, file.read().split())

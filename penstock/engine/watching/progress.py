@@ -28,7 +28,7 @@ from penstock.play.evaluation import Evaluation, success_rate
 from penstock.runs.status import REAL_WORK, MatchStatus, NodeStatus, PolicyStatus, RoleShare, Status, mean_of, summed_up
 
 RECENT_EPISODES = 100
-RECENT_SECONDS = 5.0  # rates and shares are of the last seconds
+RECENT_SECONDS = 5.0  # rates and shares cover the last seconds
 SHORTEST_WINDOW = 0.1  # seconds; shares of shorter times are noise
 
 
@@ -52,9 +52,9 @@ class PolicyProgress:
     tuned
         Values of tunable settings that have been set.
     exploits
-        Replacements of the policy by its population; None without one.
+        Number of times that the population has replaced the policy; None without a population.
     of_opponents
-        Function that returns status fields of the past versions that the policy plays.
+        Function that returns status fields of the past versions that the policy plays against.
     """
 
     def __init__(self, name: str = "") -> None:
@@ -72,31 +72,31 @@ class PolicyProgress:
         self._successes: deque[float | None] = deque(maxlen=RECENT_EPISODES)
 
     def take_learned(self, report: Learned) -> None:
-        """Take the report of the learner."""
+        """Record the report of the learner."""
         if self._by_worker:
             report = self._with_workers(report)
         self.learned = report
         self.steps = report.steps
 
     def take_learned_in_worker(self, report: LearnedInWorker) -> None:
-        """Take the report of a rollout worker that learns."""
+        """Record the report of a rollout worker that learns."""
         self._by_worker.pop(report.worker, None)
         self._by_worker[report.worker] = report  # at the end: the last one to report
 
     def take_episodes(self, episodes: list[tuple[float, int]], successes: Sequence[float | None]) -> None:
-        """Add finished training episodes, (return, length) each, and their successes where environments report them."""
+        """Add finished training episodes, (return, length) each, and their successes if environments report them."""
         self.episodes += len(episodes)
         self._recent.extend(episodes)
         self._successes.extend(successes)
 
     def take_evaluation(self, evaluation: Evaluation, *, is_best: bool) -> None:
-        """Take an evaluation, and whether it is of the best weights so far."""
+        """Record an evaluation, and whether its weights are the best so far."""
         self.evaluation = evaluation
         if is_best:
             self.best_return = evaluation.mean_return
 
     def updates_of(self, version: int) -> int:
-        """Return the number of updates behind a version of the weights, none of which were set since from outside."""
+        """Return the number of updates behind a version, if no weights have been set from outside since."""
         return max(0, self.learned.updates - self.learned.version + version)
 
     @property
@@ -115,7 +115,7 @@ class PolicyProgress:
         return success_rate(self._successes)
 
     def status(self) -> PolicyStatus:
-        """Status of the policy, in plain numbers."""
+        """Return the status of the policy, in plain numbers."""
         learned, evaluation = self.learned, self.evaluation
         return PolicyStatus(
             name=self.name,
@@ -153,7 +153,7 @@ class PolicyProgress:
 
 
 def _share_of(role: RoleTime, total: float) -> RoleShare:
-    """Return the shares of a role's time, of all its seconds."""
+    """Return the share of `total` seconds that a role spent on each activity, and on work."""
     activities = {name: spent / total for name, spent in role.wall.items()}
     return RoleShare(name=role.name, activities=activities, busy=role.busy / total)
 
@@ -172,9 +172,9 @@ class Progress:
     rows
         Rows of the gauges by kind of role.
     policies
-        Names of the policies, where there are several.
+        Names of the policies, if there are several.
     processes
-        Number of processes by kind of role; of kinds that are missing: a process for each row.
+        Number of processes by kind of role; a kind that is missing has a process for each row.
 
     Attributes
     ----------
@@ -186,10 +186,10 @@ class Progress:
         Roles that were replaced.
     last_report : Moment or None
         Moment of a learner's last report; None before the first.
-    nodes : dict
-        Status of each node of the run, by its number.
+    nodes, gateways : dict
+        Status of each node, and of each gateway, of the run, by its number.
     of_sender : callable
-        Function that returns fields of the status about files that are to be sent.
+        Function that returns fields of the status about files that are not yet sent.
     """
 
     def __init__(
@@ -227,11 +227,11 @@ class Progress:
 
     @property
     def mean_return(self) -> float | None:
-        """Mean return of recent training episodes; of several policies the mean of theirs."""
+        """Mean return of recent training episodes; with several policies, the mean over the policies."""
         return mean_of(policy.mean_return for policy in self.policies)
 
     def take_learned(self, report: Learned, policy: int = 0) -> None:
-        """Take the report of a policy's learner."""
+        """Record the report of a policy's learner."""
         self.policies[policy].take_learned(report)
         self.last_report = self._moment()
         self._rate.append((self.last_report.time, self.steps))
@@ -241,7 +241,7 @@ class Progress:
         self._env_steps = (self._env_steps or 0) + count
 
     def take_metrics(self, metrics: Mapping[str, float]) -> None:
-        """Add numbers of environments or of the user; those of one name between two statuses are averaged."""
+        """Add numbers of environments or of the user; numbers of one name between two statuses are averaged."""
         for name, value in metrics.items():
             self._metric_reports.setdefault(name, []).append(value)
 
@@ -254,7 +254,7 @@ class Progress:
         return dict(self._metrics)
 
     def restart_rate(self) -> None:
-        """Restart the recent rate and the shares of time, after a rest of the run."""
+        """Restart the recent rate and the shares of time, after a pause of the run."""
         self._rate.clear()
         self._looks = deque([self._moment(busy_seconds())])
 
@@ -292,7 +292,7 @@ class Progress:
         self._cores["idle"] = 1.0 - sum(self._cores.values())
 
     def role_times(self, before: Moment, after: Moment) -> dict[str, RoleTime]:
-        """Time spent by every role between two moments, by kind."""
+        """Return the time spent by every role between two moments, by kind."""
         return role_times(self._rows, before, after, self._processes)
 
     def _each_learner(self, before: Moment, after: Moment, seconds: float) -> Iterator[RoleShare]:
@@ -308,12 +308,12 @@ class Progress:
         return busiest_role(times) if self._config.backend == "serial" else limiting_role(times)
 
     def _moment(self, busy: float = 0.0) -> Moment:
-        # In the serial backend the roles' clocks count all of this process.
+        # In the serial backend the roles' clocks count all CPU time of this process.
         own_cpu = 0.0 if self._config.backend == "serial" else time.process_time()
         return Moment(time.monotonic(), self.steps, self._gauges.copy(), own_cpu, busy)
 
     def status(self) -> Status:
-        """Status of the run, in plain numbers."""
+        """Return the status of the run, in plain numbers."""
         role, reason = self.limiting(self._times)
         policies = [policy.status() for policy in self.policies]
         return Status(

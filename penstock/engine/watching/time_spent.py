@@ -18,7 +18,7 @@ from penstock.runs.status import REAL_WORK
 PURPOSES = {name: name for name in (*REAL_WORK, "evaluate")} | {
     "write": "copying", "gather": "copying", "film": "evaluate"
 }  # fmt: skip
-"""Kind of work of each activity's CPU time; of all others: "other"."""
+"""Purpose that the CPU time of each activity counts as; activities that are not listed count as "other"."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Moment:
     gauges
         float64 ``[roles, 32]``: a copy of the arena's gauges.
     own_cpu
-        CPU seconds that the supervisor's process has spent beside the roles.
+        CPU seconds that the supervisor's process has spent other than in roles.
     busy
         Result of `busy_seconds`, or 0.
     """
@@ -76,7 +76,7 @@ class RoleTime:
 
 
 def busy_seconds() -> float:
-    """Busy seconds of the cores of this run so far, for all programs."""
+    """Return the busy seconds of this run's cores so far, over all programs."""
     return sum(busy_by_core().values())
 
 
@@ -86,7 +86,7 @@ def is_work(activity: str) -> bool:
 
 
 def rows_by_kind(specs: Sequence[RoleSpec], shape: RunShape) -> dict[str, list[int]]:
-    """Rows of the gauges that belong to each kind of role."""
+    """Return the rows of the gauges that belong to each kind of role."""
     rows: dict[str, list[int]] = {}
     for spec in specs:
         rows.setdefault(spec.name.split("-")[0], []).append(shape.gauge_row(spec.name))
@@ -94,7 +94,7 @@ def rows_by_kind(specs: Sequence[RoleSpec], shape: RunShape) -> dict[str, list[i
 
 
 def processes_by_kind(specs: Sequence[RoleSpec]) -> dict[str, int]:
-    """Number of processes of each kind of role: learners of several policies may share one."""
+    """Return the number of processes of each kind of role: learners of several policies may share one."""
     return dict(Counter(spec.name.split("-")[0] for spec in specs))
 
 
@@ -110,7 +110,7 @@ def role_times(
     before, after
         The moments.
     processes
-        Number of processes by kind; of kinds that are missing: a process for each row.
+        Number of processes by kind; a kind that is missing has a process for each row.
     """
     spent = np.maximum(after.gauges - before.gauges, 0.0)  # the clock of a replaced role began at zero
     times = {}
@@ -126,7 +126,7 @@ def role_times(
 
 
 def cpu_by_purpose(times: Mapping[str, RoleTime], own_cpu: float) -> dict[str, float]:
-    """Return CPU seconds by purpose: real work, evaluating, copying, and other, which is waiting and the supervisor.
+    """Return CPU seconds by purpose: real work, evaluation, copying, and "other", which is waiting and the supervisor.
 
     Parameters
     ----------
@@ -150,10 +150,10 @@ def limiting_role(times: Mapping[str, RoleTime]) -> tuple[str, str]:
         return "", ""
     evaluator, seconds = times.get(RoleKind.EVALUATOR), sum(learner.wall.values())
     if evaluator is not None and learner.wall["wait for goal"] > 0.5 * seconds:
-        # An evaluator whose environment hangs books nothing: it plays as long as it does not wait.
+        # An evaluator whose environment hangs books no time, so it counts as playing unless it waits.
         is_playing = evaluator.wall["wait for a request"] < 0.5 * seconds
         if is_playing:
-            return evaluator.name, "training has ended, its last evaluation goes on"
+            return evaluator.name, "training has ended, its last evaluation is running"
     for_learner = rollout.share("wait for slots", "wait for learner")
     for_actions = rollout.share("wait for actions")
     if for_learner > 0.2 and for_learner >= for_actions:
@@ -164,7 +164,7 @@ def limiting_role(times: Mapping[str, RoleTime]) -> tuple[str, str]:
 
 
 def busiest_role(times: Mapping[str, RoleTime]) -> tuple[str, str]:
-    """Return the role that most of the time went to, and its share, where roles take turns in one thread."""
+    """Return the role that spent most of the time, and its share, for roles that take turns in one thread."""
     total = sum(sum(times[kind].wall.values()) for kind in times)
     busiest = max(times.values(), key=lambda role: role.busy, default=None)
     return ("", "") if busiest is None or not total else (busiest.name, _how_busy(busiest, total))
