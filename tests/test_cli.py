@@ -166,7 +166,7 @@ def test_a_thread_that_an_environment_leaves_keeps_no_command_from_its_end():
     code = f"import sys, threading, time, penstock.cli as cli; cli.GRACE = 0.2; {left}; sys.exit(cli.main())"
     ended = subprocess.run([sys.executable, "-c", code, "nope"], capture_output=True, text=True, timeout=60)
     assert ended.returncode == 2
-    assert "warning: ended while threads run on: simulator; let close() end them" in ended.stderr
+    assert "warning: ended with threads still running: simulator; end them in close()" in ended.stderr
 
 
 @pytest.mark.long
