@@ -28,8 +28,8 @@ from penstock.trials.asking import ABOUT, places_for, split
 
 _RESERVED = {
     "num_policies": "members are runs of one policy: use --population, or penstock train for policies of one run",
-    "run_dir": "each member has a directory of its own, in --dir",
-    "target_return": "a member that ends at a target leaves the others without it",
+    "run_dir": "each member has its own directory, in --dir",
+    "target_return": "a member that stops at a target would leave the population",
 }
 
 
@@ -57,7 +57,7 @@ def command(args: list[str]) -> int:
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise BenchUsageError(f"--dir {directory} cannot be made: {error.strerror}: give another") from None
+        raise BenchUsageError(f"--dir {directory} cannot be created: {error.strerror}: give another") from None
     with ExitStack() as stack:
         try:
             stack.enter_context(alone_in(directory))
@@ -85,13 +85,13 @@ def own_flags() -> argparse.ArgumentParser:
     )
     parser, add = own_parser("penstock pbt", "flags of the population itself", about)
     add("--population", type=int, default=4, metavar="N", help="number of members, each a run (4)")
-    add("--jobs", type=int, metavar="K", help="members training at once, each on cores of its own (1)")
+    add("--jobs", type=int, metavar="K", help="members training at once, each on its own cores (1)")
     add("--dir", type=Path, help="directory of the runs; the same command resumes (runs/pbt-ENV-ALGORITHM)")
     return parser
 
 
 def _with_space(args: list[str]) -> list[str]:
-    """Return the arguments with --pbt-space for --space, and with the default rule."""
+    """Return the arguments with --space replaced by --pbt-space, and with the default rule."""
     named = [re.sub(r"^--space(?==|$)", "--pbt-space", arg) for arg in args]
     has_space = any(arg.partition("=")[0] == "--pbt-space" for arg in named)
     has_rule = any(arg.partition("=")[0] == "--pbt" for arg in named)

@@ -32,7 +32,7 @@ def space(tmp_path):
         (APPO, "--space is missing: give a TOML file"),
         ([*APPO, "--space", "nowhere.toml"], "the space 'nowhere.toml' cannot be read"),
         ([*APPO, "--space", "SPACE", "--gamma", "2"], "gamma=2.0 is not legal"),
-        ([*APPO, "--space", "SPACE", "--learning-rate", "1e-3"], "learning_rate is searched, and given by a flag too"),
+        ([*APPO, "--space", "SPACE", "--learning-rate", "1e-3"], "learning_rate is searched, but also given by a flag"),
         ([*APPO, "--space", "SPACE", "--trials", "0"], "--trials 0 is not legal: 1 or more"),
         ([*APPO, "--space", "SPACE", "--jobs", "0"], "--jobs 0 is not legal: 1 or more"),
         ([*APPO, "--space", "SPACE", "--jobs", "999"], "--jobs 999 is not legal: this process may use"),
