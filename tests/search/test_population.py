@@ -188,7 +188,7 @@ def test_a_population_of_an_older_version_goes_on_with_the_defaults_of_settings_
     found = json.loads(file.read_text())
     assert [found["facts"]["config"].pop(name) for name in ("schedule", "gamma", "adam_eps")] == [None, 0.99, 1e-5]
     file.write_text(json.dumps(found))
-    with pytest.raises(ConfigError, match=r"begun with gamma=0\.99, and gamma=0\.9 is given"):
+    with pytest.raises(ConfigError, match=r"begun with gamma=0\.99, but gamma=0\.9 is given"):
         made(tmp_path, gamma=0.9)
     assert made(tmp_path)[0].slice == 0
     assert json.loads(file.read_text()) == found  # it is written when a slice has ended
