@@ -549,7 +549,9 @@ def records(found: dict[str, float], options: argparse.Namespace) -> list[dict[s
     """Return rows of the history."""
     facts, num_nodes = machine_facts(), int(found["nodes"])
     rows: list[tuple[str, float, str, str, str | None, float]]
-    mark = f"fake-nodes-{num_nodes}" + ("-alone" if options.alone else "")
+    mark, nodes = f"fake-nodes-{num_nodes}", f"{num_nodes:,} nodes"
+    if options.alone:
+        mark, nodes = f"{mark}-alone", f"{nodes} without gateways"
     if options.hosts:
         asking = found["asking_percent"]
         rows = [("asking", asking, "% of a core", "CPU of home that asks hosts through Ray", None, math.inf)]
@@ -588,9 +590,11 @@ def records(found: dict[str, float], options: argparse.Namespace) -> list[dict[s
             ("join", found["joined_seconds"], "s", "seconds until all have joined", "<= 30", 30),
             ("copies", found["copies"], "", "copies of a version of the weights that home sends", "<= 8", 8),
         ]
+        if options.alone:  # each node has its own
+            rows[-1] = (*rows[-1][:4], None, math.inf)
     return [
         {
-            "group": GROUP, "mark": f"{mark}-{name}", "what": f"{num_nodes:,} nodes: {what}",
+            "group": GROUP, "mark": f"{mark}-{name}", "what": f"{nodes}: {what}",
             "value": float(f"{value:.2g}"), "unit": unit, "spread": {"lowest": None, "highest": None}, "against": None,
             "target": target, "met": None if target is None else value <= limit if limit > 0 else value >= -limit,
             "machine": f"{facts['cpu']}, {facts['cores']:g} cores",

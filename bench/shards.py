@@ -1,4 +1,4 @@
-"""Batches per second that a learner draws from a sharded replay, and from one buffer in its own process.
+"""Batches and bytes per second that a learner draws from shards, and from one buffer in its own process.
 
     python bench/shards.py [--shards 1 2 8] [--batch 256] [--rounds 5] [--seconds 2]
 
@@ -58,15 +58,20 @@ def serve(make: Any, observation: ObservationSpec, rows: int, pipe: Any) -> None
         time.sleep(1.0)
 
 
-def rate(buffer: Any, batch: int, seconds: float) -> float:
-    """Return batches per second."""
+def received(buffer: Any) -> int:
+    """Return the bytes that shards have sent so far."""
+    return sum(link.stream.received for link in getattr(buffer, "_links", {}).values())
+
+
+def rate(buffer: Any, batch: int, seconds: float) -> tuple[float, float]:
+    """Return batches per second, and bytes per batch that came from shards."""
     out, random, count = buffer.allocate(batch), np.random.default_rng(2), 0
-    began = time.monotonic()
+    began, before = time.monotonic(), received(buffer)
     while time.monotonic() - began < seconds:
         found = buffer.sample(batch, beta=0.4, out=out)
         buffer.update_priorities(found["ids"], random.random(batch).astype(np.float32))
         count += 1
-    return count / (time.monotonic() - began)
+    return count / (time.monotonic() - began), (received(buffer) - before) / count
 
 
 def main() -> None:
@@ -95,14 +100,16 @@ def main() -> None:
                 of_work[count].connect(ShardAddress(number, ours.recv(), TOKEN, RUN))
             while len(of_work[count]) < ROWS // count * count:
                 time.sleep(0.05)
-        found: dict[int, list[float]] = {count: [] for count in of_work}
+        found: dict[int, list[tuple[float, float]]] = {count: [] for count in of_work}
         for _ in range(asked.rounds):
             for count, buffer in of_work.items():
                 found[count].append(rate(buffer, asked.batch, asked.seconds))
-        for count, rates in found.items():
+        for count, measured in found.items():
+            rates, sizes = zip(*measured, strict=True)
             name = f"{count} shards" if count else "one buffer"
             spread = f"{min(rates):,.0f} to {max(rates):,.0f}"
-            print(f"{work}, {name}: {statistics.median(rates):,.0f} batches/s ({spread})")
+            size = f", {statistics.median(sizes) / 1e6:,.2f} MB each" if count else ""
+            print(f"{work}, {name}: {statistics.median(rates):,.0f} batches/s ({spread}){size}")
         for count in asked.shards:
             of_work[count].close()
         for process in processes:

@@ -20,8 +20,9 @@ from typing import Annotated, Any, Literal, TypeVar
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from penstock.config import Config, ConfigError, cannot_change, grouped, load_preset, make_config, setting_hint
+from penstock.config import Config, ConfigError, grouped
 from penstock.config.features import MOST_USED
+from penstock.config.making import cannot_change, load_preset, make_config, restored_config, setting_hint
 from penstock.imports import why_lost
 from penstock.masking import is_secret, masked, masked_arguments
 
@@ -99,14 +100,14 @@ def parse_changes(
         As for `parse_config`.
     """
     _require_own_names(config_class, args)
+    had = restored_config(config_class, before, {"max_seconds": None})
     fixed = {name: why for name, why in config_class.fixed_settings().items() if not why_lost(name, before.get(name))}
     for number, arg in enumerate(args, 1):
         after = " ".join(itertools.takewhile(lambda word: not word.startswith("--"), args[number:]))
         flag, _, value = arg.partition("=")
         name = flag.removeprefix("--").removeprefix("no-").replace("-", "_")
         if flag.startswith("--") and name in fixed:
-            raise cannot_change(name, value or after or flag, before.get(name), fixed[name])
-    had = make_config(config_class, {**before, "max_seconds": None})
+            raise cannot_change(name, value or after or flag, getattr(had, name), fixed[name])
     groups = _groups(config_class, had, without=fixed, instead={"max_seconds": _MORE_SECONDS})
     values = _read(f"Resumed{config_class.__name__}", groups, args, prog, _RESUME_HELP)
     return {name: value for name, value in values.items() if value != getattr(had, name)}
@@ -125,10 +126,17 @@ def _read_settings(args: list[str]) -> dict[str, Any]:
     return settings
 
 
-_SETTINGS = PrimitiveConstructorSpec[dict[str, Any]](
-    nargs="*", metavar="[KEY=VALUE ...]", instance_from_str=_read_settings,
-    is_instance=lambda value: isinstance(value, dict),
-    str_from_instance=lambda value: [f"{key}={json.dumps(item, default=repr)}" for key, item in masked(value).items()],
+def _spec(
+    metavar: str, read: Callable[[list[str]], Any], kind: type = object, nargs: Literal["*"] | int = 1,
+    shown: Callable[[Any], list[str]] = lambda value: [str(value)],
+) -> PrimitiveConstructorSpec[Any]:  # fmt: skip
+    """Return how tyro reads the words of a flag, and shows its default."""
+    return PrimitiveConstructorSpec(nargs, metavar, read, lambda value: isinstance(value, kind), shown)
+
+
+_SETTINGS = _spec(
+    "[KEY=VALUE ...]", _read_settings, dict, "*",
+    lambda value: [f"{key}={json.dumps(item, default=repr)}" for key, item in masked(value).items()],
 )  # fmt: skip
 
 Arguments = Annotated[dict[str, Any], _SETTINGS]
@@ -317,13 +325,7 @@ def _flags_class(name: str, flags: list[Flag]) -> type:
 
 
 def _whole_number(wanted: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[int] | None:
-    if wanted.type is not int:
-        return None
-    return PrimitiveConstructorSpec(
-        nargs=1, metavar="INT", instance_from_str=_read_whole_number,
-        is_instance=lambda value: isinstance(value, int) and not isinstance(value, bool),
-        str_from_instance=lambda value: [str(value)],
-    )  # fmt: skip
+    return _spec("INT", _read_whole_number, int) if wanted.type is int else None
 
 
 def _read_whole_number(args: list[str]) -> int:
@@ -367,49 +369,36 @@ def _flag_type(hint: Any) -> Any:
     """Return a flag's type for tyro, without types that no flag can express: callables and path objects."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         if dict[str, int] in typing.get_args(hint):
-            return Annotated[Any, _COUNTS]
+            return Annotated[Any, _spec("INT|STR|JSON", _read_json, shown=_shown_json)]
         left_out = (_CALLABLE, os.PathLike, dict)
         options = [_flag_type(o) for o in typing.get_args(hint) if typing.get_origin(o) not in left_out]
         return typing.Union[tuple(options)]  # noqa: UP007 - made at run time
     if typing.get_origin(hint) is Literal and all(isinstance(v, str) for v in typing.get_args(hint)):
         # The config checks the value itself and shows the closest legal one.
-        return Annotated[str, _words("{" + ",".join(typing.get_args(hint)) + "}")]
+        return Annotated[str, _spec("{" + ",".join(typing.get_args(hint)) + "}", lambda args: args[0], str)]
     if typing.get_origin(hint) is tuple:
         kinds = typing.get_args(hint)
-        return Annotated[tuple, _numbers()] if kinds == (int, ...) else tuple[tuple(map(_flag_type, kinds))]  # type: ignore[misc]
+        if kinds == (int, ...):
+            return Annotated[tuple, _spec("[INT ...]", _read_numbers, tuple, "*", lambda value: [*map(str, value)])]
+        return tuple[tuple(map(_flag_type, kinds))]  # type: ignore[misc]
     if typing.get_origin(hint) is dict:
         return Annotated[dict, _SETTINGS]
-    return hint
+    return Annotated[Any, _spec("JSON|STR", _read_json, shown=_shown_json)] if hint is Any else hint
 
 
-def _read_counts(args: list[str]) -> Any:
-    """Read a whole number, a JSON object or a text; the config checks it."""
+def _read_json(args: list[str]) -> Any:
+    """Read a JSON value, or a text, which the config checks."""
+    (text,) = args
     try:
-        return _read_whole_number(args)
+        return json.loads(text)
     except ValueError:
-        return json.loads(args[0]) if args[0].startswith("{") else args[0]
+        if text.startswith(("{", "[")):
+            raise
+    return None if text == "None" else text
 
 
-_COUNTS = PrimitiveConstructorSpec[Any](
-    nargs=1, metavar="INT|STR|JSON", instance_from_str=_read_counts,
-    is_instance=lambda value: isinstance(value, int | str | dict),
-    str_from_instance=lambda value: [json.dumps(value) if isinstance(value, dict) else str(value)],
-)  # fmt: skip
-
-
-def _words(metavar: str) -> PrimitiveConstructorSpec[str]:
-    return PrimitiveConstructorSpec(
-        nargs=1, metavar=metavar, instance_from_str=lambda args: args[0],
-        is_instance=lambda value: isinstance(value, str), str_from_instance=lambda value: [value],
-    )  # fmt: skip
-
-
-def _numbers() -> PrimitiveConstructorSpec[tuple[int, ...]]:
-    return PrimitiveConstructorSpec(
-        nargs="*", metavar="[INT ...]", instance_from_str=_read_numbers,
-        is_instance=lambda value: isinstance(value, tuple),
-        str_from_instance=lambda value: [str(item) for item in value],
-    )  # fmt: skip
+def _shown_json(value: Any) -> list[str]:
+    return [value if isinstance(value, str) else json.dumps(value, default=repr)]
 
 
 def _read_numbers(args: list[str]) -> tuple[int, ...]:

@@ -111,6 +111,14 @@ def seed_generators(seed: int) -> None:
         (torch if torch.backends.cuda.is_built() else torch.default_generator).manual_seed(seed)
 
 
+def left_threads(before: Sequence[threading.Thread], patience: float) -> list[str]:
+    """Return the names of threads, other than those of `before`, that still run after some seconds."""
+    later = [thread for thread in threading.enumerate() if thread not in before]
+    for thread in later:
+        thread.join(patience / len(later))
+    return [thread.name for thread in later if thread.is_alive()]
+
+
 def _found(parts: Sequence[_Part]) -> list[Any]:
     return [part.look() for part in parts]
 

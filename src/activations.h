@@ -1,4 +1,4 @@
-// What stands between products of layers: biases, activations, their gradients, and heads of one output.
+// Operations between the products of layers: biases, activations, their gradients, and heads of one output.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ PENSTOCK_WIDE inline void to_bf16(const float* __restrict from, Bf16* __restrict
   for (size_t i = 0; i < count; ++i) to[i] = nearest_bf16(from[i]);
 }
 
-// Numbers as they are multiplied: floats as they are, or rounded to bfloat16 in a buffer.
+// Factors of a product: floats as they are, or rounded to bfloat16 in a buffer.
 template <class Number, auto Use>
 const Number* as_factor(const float* values, size_t count) {
   if constexpr (std::is_same_v<Number, float>) {
@@ -59,7 +59,7 @@ PENSTOCK_WIDE inline void add_bias_tangent(float* __restrict y, const float* __r
   }
 }
 
-// The same as the rectifiers above, and rounded besides.
+// The same as the rectifiers above, with a rounded copy.
 PENSTOCK_WIDE inline void add_bias_rectify(float* __restrict y, const float* __restrict bias, Bf16* __restrict rounded,
                                            size_t rows, size_t width) {
   for (size_t n = 0; n < rows; ++n) {
@@ -73,7 +73,7 @@ PENSTOCK_WIDE inline void add_bias_rectify(float* __restrict y, const float* __r
   }
 }
 
-// The gradient of what went into rectifiers that gave h, in place, or rounded; it is added up over rows.
+// The gradient of the inputs of rectifiers with outputs h, in place or rounded; its sum over rows is added to `sum`.
 PENSTOCK_WIDE inline void rectifier_gradient(float* __restrict gradient, const float* __restrict h,
                                              float* __restrict sum, size_t rows, size_t width) {
   for (size_t n = 0; n < rows; ++n) {
@@ -113,7 +113,7 @@ PENSTOCK_WIDE inline void tangent_gradient(float* __restrict gradient, const flo
   }
 }
 
-// The same, of what was rounded.
+// The same for rounded outputs.
 PENSTOCK_WIDE inline void tangent_gradient(const float* __restrict gradient, const Bf16* __restrict h,
                                            float* __restrict sum, Bf16* __restrict rounded, size_t rows, size_t width) {
   for (size_t n = 0; n < rows; ++n) {
@@ -138,7 +138,7 @@ PENSTOCK_WIDE inline void sum_rows(const float* __restrict y, float* __restrict 
     for (size_t o = 0; o < width; ++o) sum[o] += y[n * width + o];
 }
 
-// Rows' products with one vector; and rows, each by its weight, added up.
+// Dot products of rows with one vector; below, the sum of rows, each times its weight.
 PENSTOCK_WIDE inline void dot_rows(const float* __restrict h, const float* __restrict w, float bias,
                                    float* __restrict out, size_t rows, size_t width) {
   constexpr size_t kLanes = 16;

@@ -14,7 +14,7 @@ struct Adam {
   double beta1, beta2, learning_rate;
   float eps;
 
-  // A step of n numbers, whose count of steps t it increases.
+  // Takes a step on n numbers, and increases their count of steps t.
   void step(float* parameters, const float* gradient, float* mean, float* square, float* t, size_t n,
             int threads) const {
     *t += 1.0f;

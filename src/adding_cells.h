@@ -42,7 +42,7 @@ struct AddingCells {
     }
   }
 
-  // Gradients of z, and of what went into the gates; none goes back behind the first step.
+  // Gradients of z, and of the inputs of the gates; none is passed back beyond the first step.
   PENSTOCK_WIDE void backward(const float* d_cells, const float* z, const float* kept, const float* gates,
                               const float* weight, float* d_z, float* into_gates) const {
     std::vector<float> carry(lanes * size);

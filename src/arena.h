@@ -52,7 +52,7 @@ class Arena {
     return arena;
   }
 
-  // Takes ownership of `fd`, also when it throws.
+  // Takes ownership of `fd`, even if it throws.
   static Arena attach(int fd) {
     Arena arena(fd);
     struct stat status {};

@@ -26,8 +26,8 @@ inline std::string class_name(nb::handle object) {
 // A C-contiguous array, kept alive and in place as long as the view lives.
 class ArrayView {
  public:
-  // `name` is the argument's name, for errors: ValueError when not contiguous, writable and
-  // made of numbers, TypeError when no array.
+  // `name` is the argument's name, for errors: ValueError unless the array is contiguous, writable and
+  // made of numbers, TypeError for something other than an array.
   ArrayView(nb::handle array, const char* name, Access access = Access::kRead) : array_(array), name_(name) {
     const int flags = PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (access == Access::kWrite ? PyBUF_WRITABLE : 0);
     if (PyObject_GetBuffer(array.ptr(), &view_, flags) != 0) fail(access);

@@ -49,7 +49,7 @@ size_t pop(Ring& ring, std::span<int64_t> out, Timeout timeout, size_t least = 1
       Deadline(timeout),
       [&] {
         seen = ring.pushes().count();
-        // Asked before popping: what is found missing in a ring already closed will never come.
+        // Read before popping: a ring that is found empty after it was closed stays empty.
         const bool closed = ring.closed();
         popped = ring.try_pop(out.data(), out.size(), least);
         if (popped == 0 && closed) throw RingClosed("the ring is closed and empty: nothing will come any more");
@@ -96,7 +96,7 @@ uint32_t wait(Doorbell& bell, int64_t seen_value, Timeout timeout, double spin) 
   return bell.value();
 }
 
-// Waking another process takes a system call, during which the woken one may take this core: other threads go on then.
+// Waking another process takes a system call, during which it may take this core: other threads continue meanwhile.
 void ring(Doorbell& bell) {
   if (!bell.is_waited_for()) return bell.ring();
   nb::gil_scoped_release released;

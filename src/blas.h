@@ -8,7 +8,7 @@
 
 namespace penstock {
 
-// Row-major products C = A B + beta C, of A [m, k] and B [k, n]; each may lie transposed in memory.
+// Row-major products C = A B + beta C, of A [m, k] and B [k, n]; each may be stored transposed.
 struct Blas {
   using Sgemm = void (*)(const char*, const char*, const int*, const int*, const int*, const float*, const float*,
                          const int*, const float*, const int*, const float*, float*, const int*);

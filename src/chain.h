@@ -71,9 +71,8 @@ PENSTOCK_WIDE inline void lstm_cells(const float* __restrict x, const float* __r
   }
 }
 
-// Normalisation, hidden layers, a memory cell and a head, of which the first and the third may be missing. Parameters, as
-// torch has them: mean and deviation; weight and bias of each layer; of the cell both weights, then both biases; weight
-// and bias of the head.
+// Normalisation (optional), hidden layers, a memory cell (optional) and a head. Parameters, in torch's layout: mean,
+// deviation; weight and bias of each layer; both weights of the cell, then both biases; weight and bias of the head.
 class Chain {
  public:
   enum Memory { kNone = 0, kGru = 3, kLstm = 4 };  // numbers of gates
@@ -91,7 +90,7 @@ class Chain {
 
   size_t num_tensors() const { return layers_.num_tensors() + (is_normalized_ ? 2 : 0) + (gates_ ? 6 : 0); }
 
-  // Refuses arrays of other sizes than n rows of floats have.
+  // Throws unless the arrays have the sizes of n rows of floats.
   void require(size_t n, size_t x, size_t state, size_t out, size_t after) const {
     const size_t numbers_of_state = gates_ == kLstm ? 2 * memory_size_ : (gates_ ? memory_size_ : 0);
     const size_t state_nbytes = 4 * n * numbers_of_state;

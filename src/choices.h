@@ -11,7 +11,7 @@ namespace penstock {
 struct Choices {
   size_t n, a;
 
-  // Of logits [n, a] and noise [n], uniform in [0, 1), draws action [n], with log_prob [n]. Sums of probabilities are
+  // From logits [n, a] and noise [n], uniform in [0, 1), draws action [n], with log_prob [n]. Sums of probabilities are
   // rounded to floats before they are compared: for noise below 1, noise times the last one stays below it, so that no
   // action of probability zero is drawn.
   void sample(const float* logits, const float* noise, int64_t* action, float* log_prob) const {
@@ -28,8 +28,8 @@ struct Choices {
     }
   }
 
-  // Of values [n, a] and noise [n] the action [n] of the largest value, the first of several, or where noise is below
-  // epsilon the one that its position in [0, epsilon) selects. epsilons [n] are those of the rows; null: all are epsilon.
+  // From values [n, a] and noise [n], chooses the action [n] of the largest value (the first of several) or, for noise
+  // below epsilon, the one that its position in [0, epsilon) selects. epsilons [n] has one per row; null: all equal.
   void choose(const float* q, float epsilon, const float* epsilons, const float* noise, int64_t* action) const {
     for (size_t row = 0; row < n; ++row, q += a) {
       if (epsilons != nullptr) epsilon = epsilons[row];

@@ -16,7 +16,7 @@ namespace penstock {
 
 using Bf16 = uint16_t;  // the upper half of a float
 
-// The nearest bfloat16, of two equally near the even one; NaN stays NaN.
+// The nearest bfloat16, ties to even; NaN stays NaN.
 PENSTOCK_INLINE Bf16 nearest_bf16(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
@@ -39,14 +39,14 @@ PENSTOCK_INLINE float power_of_e(float x) {
   return (p * r * r + r + 1.0f) * std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23);
 }
 
-// The hyperbolic tangent, within 2e-7 of it; of NaN, NaN.
+// The hyperbolic tangent, within 2e-7 of it; NaN stays NaN.
 PENSTOCK_INLINE float tangent(float x) {
   const float size = std::fabs(x) > 10.0f ? 10.0f : std::fabs(x);
   const float t = power_of_e(-2.0f * size);
   return std::copysign((1.0f - t) / (1.0f + t), x);
 }
 
-// The cosine, within 2e-7 of it for |x| < 1e4: that of the distance to the nearest multiple of pi, with its sign.
+// The cosine, within 2e-7 of it for |x| < 1e4, by the distance to the nearest multiple of pi and the sign there.
 PENSTOCK_INLINE float cosine(float x) {
   constexpr float kMagic = 12582912.0f;
   const float n = x * 0.318309886f + kMagic - kMagic;

@@ -18,8 +18,8 @@
 
 namespace penstock {
 
-// What a network is: C networks of the same sizes over the same input, their parameters in a row: weight and bias of each
-// layer, [C, inputs, outputs] (or turned, [C, outputs, inputs]) and [C, outputs].
+// C networks of the same sizes over the same input. Their parameters, in order: weight and bias of each layer,
+// [C, inputs, outputs] (or turned, [C, outputs, inputs]) and [C, outputs].
 class Layers {
  public:
   Layers(int networks, std::vector<int> sizes, int outputs, bool is_turned, bool is_tangent)
@@ -44,8 +44,8 @@ class Layers {
     return networks_ * outputs * (tensor % 2 ? 1 : sizes_[layer]);
   }
 
-  // Bytes that a pass of `count` networks over n rows keeps for the way back. The last hidden layer is among them only
-  // behind a head: else it is the output.
+  // Bytes that a forward pass of `count` networks over n rows keeps for the backward pass. They include the last hidden
+  // layer only if there is a head; otherwise it is the output.
   size_t kept_nbytes(int n, int count, bool in_bf16) const {
     size_t units = 0;
     for (size_t layer = 1; layer <= num_hidden(); ++layer) units += size_t(count) * n * sizes_[layer];
@@ -63,9 +63,9 @@ class Layers {
     }
   }
 
-  // gradient is that of the output. Gradients of parameters are added to d_parameters, as many tensors of the same sizes,
-  // or written there, whatever lies there (is_first), or none: they are not needed. That of the input is written to d_x,
-  // unless null.
+  // `gradient` is that of the output. The gradients of the parameters are added to d_parameters, tensors of the same
+  // sizes, or overwrite them (is_first); an empty d_parameters: they are not needed. The input's gradient is written
+  // to d_x, unless that is null.
   void backward(const float* x, int n, int count, std::span<const float* const> parameters, const std::byte* kept,
                 const float* out, const float* gradient, float* d_x, std::span<float* const> d_parameters, bool in_bf16,
                 int threads, bool is_first = false) const {
@@ -78,7 +78,7 @@ class Layers {
   }
 
  private:
-  // A block of rows of n, and where it begins in what holds these of each network.
+  // A block of the n rows. of() finds its beginning in an array [networks, n, width].
   struct Rows {
     template <class Pointer>
     Pointer of(Pointer all, int network, int width) const {
@@ -88,9 +88,9 @@ class Layers {
     int begin, count, n;
   };
 
-  // Networks are shared out among threads, and if there are fewer of those, parts of their rows. A part is worked on block
-  // by block: what that takes fits in a core's own cache. bfloat16 is so fast that rounding the weights anew in each
-  // block would be expensive: there a block is the whole part.
+  // Networks are distributed over threads, or parts of their rows if there are fewer networks than threads. A part is
+  // processed in blocks, so that the memory in use fits in a core's own cache. bfloat16 is so fast that rounding the
+  // weights again for each block would be expensive: there a block is the whole part.
   template <class Number>
   struct Tasks {
     Tasks(int rows, int networks, int num_threads, int rows_of_float_block = 256)
@@ -163,7 +163,7 @@ class Layers {
       to_bf16(x, kept.input, size_t(n) * sizes_[0]);
       input = kept.input;
     }
-    // Products of few rows are as fast, unless weights lie turned, and what they give is still in the nearest cache.
+    // Products of few rows are as fast, unless weights are turned, and their results are still in the nearest cache.
     Tasks<Number>(n, count, threads, is_turned_ ? 256 : 64).run([&](int c, int, Rows rows) {
       run_one(c, rows, input, parameters, kept, out);
     });
@@ -219,8 +219,8 @@ class Layers {
             bool is_first) const {
     const Kept<Number> kept(*this, const_cast<std::byte*>(kept_begin), const_cast<float*>(out), n, count);
     const Tasks<Number> tasks(n, count, threads);
-    // Parts but the first, and networks but the first, have gradients of their own, which are added in the end: so the
-    // result does not depend on which thread is faster.
+    // All parts and networks but the first have gradients of their own, which are added at the end, so that the result
+    // does not depend on which thread is faster.
     const size_t num_apart = d_parameters.empty() ? 0 : (tasks.parts - 1) * num_parameters_;
     float* apart = scratch<float, 4>(num_apart);
     if (num_apart) std::memset(apart, 0, sizeof(float) * num_apart);
@@ -249,7 +249,7 @@ class Layers {
     for (int c = 1; d_x && c < count; ++c) add_to(d_x, d_x_apart + (c - 1) * size_of_x, size_of_x);
   }
 
-  // Sets gradients to 0, but for weights of hidden layers of the first `count` networks: products overwrite these.
+  // Sets gradients to 0, except those of the first `count` networks' hidden weights, which products overwrite.
   void clear_all_but_products(std::span<float* const> d_parameters, int count) const {
     for (size_t tensor = 0; tensor < d_parameters.size(); ++tensor) {
       const size_t size = size_of(tensor);

@@ -1,4 +1,4 @@
-// Places of a computation's tensors in one memory.
+// Layout of a computation's tensors in one block of memory.
 #pragma once
 
 #include <algorithm>
@@ -28,8 +28,8 @@ inline bool is_reshaping(const Record& record, const Step& step) {
   return is_same && numbers_of(from) == numbers_of(record.shapes[step.out]);
 }
 
-// Gives each tensor its place in the memory. A result may lie where one lay that no later step reads: what is in use
-// then stays in a core's own cache.
+// Gives each tensor its place in the memory. A result may take the place of a tensor that no later step reads, so that
+// the memory in use stays in a core's own cache.
 inline Layout lay_out(const Record& record) {
   constexpr size_t kNever = std::numeric_limits<size_t>::max();
   const size_t count = record.shapes.size();
@@ -40,7 +40,7 @@ inline Layout lay_out(const Record& record) {
   for (const int number : record.outputs) lies_elsewhere[number] = true;
   for (size_t number = 0; number < count; ++number)
     if (lies_elsewhere[number]) last[number] = kNever;
-  // The tensor whose memory each one uses: the one that it reshapes, or overwrites.
+  // For each tensor, the one whose memory it uses: itself, or the one that it reshapes or overwrites.
   std::vector<int> place_of(count);
   for (size_t number = 0; number < count; ++number) place_of[number] = static_cast<int>(number);
   for (size_t i = 0; i < record.steps.size(); ++i) {

@@ -9,7 +9,7 @@
 
 NB_MODULE(_native, module) {
   module.doc() = "Penstock's native core; import it through penstock.ipc.";
-  // At exit other libraries may still hold objects of ours (actors of Ray do): that is no news for users.
+  // At exit other libraries may still hold objects of ours (actors of Ray do): users need no warning of that.
   nanobind::set_leak_warnings(false);
   // OSError picks its subclass (ProcessLookupError, ...) by errno.
   nanobind::register_exception_translator([](const std::exception_ptr& thrown, void*) {

@@ -47,7 +47,7 @@ class Occupancy {
   size_t num_free_ = 0, num_waiting_ = 0;
 };
 
-// Bytes that a connection brings or takes, and their places in memory.
+// Bytes to receive from a connection, or to send through it, and their places in memory.
 class Moving {
  public:
   void clear() {
@@ -55,7 +55,7 @@ class Moving {
     next_ = missing_ = 0;
   }
 
-  // Parts that lie side by side become one.
+  // Adjacent parts become one.
   void add(std::byte* place, size_t nbytes) {
     if (nbytes == 0) return;
     missing_ += nbytes;
@@ -68,12 +68,12 @@ class Moving {
 
   size_t missing() const { return missing_; }
 
-  // Moves as much as is possible without waiting; the number of bytes.
+  // Moves as much as is possible without waiting; returns the number of bytes.
   size_t read(int fd) { return move(fd, readv, "receiving"); }
   size_t write(int fd) { return move(fd, writev, "sending"); }
 
  private:
-  // A call that moves less than was asked for is the last: a connection that is ready for more by then says so again.
+  // A call that moves less than requested is the last: if the connection is ready for more by then, poll reports it.
   size_t move(int fd, ssize_t (*call)(int, const iovec*, int), const char* what) {
     size_t total = 0;
     while (missing_ != 0) {
@@ -122,13 +122,13 @@ struct OfSlots {
   }
 };
 
-// Where the content of segments lies.
+// Places of the contents of segments.
 struct SegmentMemory {
   static constexpr size_t kTableColumns = 3;  // slot, epoch, number
 
   std::vector<OfSlots> columns;  // in the order in which they travel
   OfSlots valid, version;        // columns that are counted: bool and int64 by row
-  OfSlots epoch, number, state;  // of a segment: int64, int64, and the memory state at its begin
+  OfSlots epoch, number, state;  // of a segment: int64, int64, and the memory state at its start
   size_t length;                 // steps of a segment; its last row is no step
 
   // Bytes of one segment in a block.
@@ -138,8 +138,8 @@ struct SegmentMemory {
     return found;
   }
 
-  // Sends a header, the table and the states of the slots, and then their columns; waits for the connection to take
-  // all, but no longer than some milliseconds for some of it. The number of bytes.
+  // Sends a header, the table and the states of the slots, and then their columns. Waits until the connection has taken
+  // all, but at most `patience` milliseconds without progress. Returns the number of bytes.
   size_t send(int fd, std::span<const std::byte> header, std::span<const int64_t> slots, int patience) const {
     std::vector<int64_t> rows(slots.size() * kTableColumns);
     std::vector<std::byte> states(slots.size() * state.nbytes);
@@ -175,7 +175,7 @@ struct SegmentMemory {
   }
 };
 
-// The slots of one node, known to it by numbers from 0 on, and those of its lanes at home by another number each.
+// The slots of one node. The node numbers them from 0; each has another number at home.
 class NodeSlots {
  public:
   NodeSlots(SlotTable table, SegmentMemory memory, std::vector<int64_t> slots, size_t num_lanes, int32_t node)
@@ -186,10 +186,10 @@ class NodeSlots {
         node_(node),
         granted_at_(num_lanes, kUnknown) {}
 
-  // Claims slots for the node, at most one for each lane; their numbers on the node.
+  // Claims slots for the node, at most one for each lane; returns their numbers on the node.
   //
-  // While `backlog` segments are open, a lane gets its next slot only when it has filled the one before; while as many
-  // wait, only when none of its own waits.
+  // While `backlog` segments are open, a lane gets its next slot only after it has filled the previous one; while as
+  // many segments wait, only if none of the lane's own waits.
   std::vector<int64_t> grant(Occupancy& seen, double backlog, int64_t now) {
     std::vector<int64_t> granted;
     if (seen.num_free() == 0) return granted;
@@ -214,7 +214,7 @@ class NodeSlots {
     return granted;
   }
 
-  // Begins to receive a block of some segments and `nbytes` bytes; one that is not accepted is read into nothing.
+  // Begins to receive a block of some segments and `nbytes` bytes; one that is not accepted is read and dropped.
   void begin(size_t count, size_t nbytes, bool is_accepted) {
     arrived_.clear();
     arriving_.clear();
@@ -236,7 +236,7 @@ class NodeSlots {
     rest_ = nbytes - arriving_.missing();
   }
 
-  // Takes the bytes that are there; their number.
+  // Receives the bytes that have arrived; returns their number.
   size_t receive(int fd) {
     size_t total = arriving_.read(fd);
     if (table_is_next_ && arriving_.missing() == 0) {
@@ -250,7 +250,7 @@ class NodeSlots {
   size_t missing() const { return arriving_.missing() + (table_is_next_ ? rest_ : 0); }
   bool is_doubled() const { return is_doubled_; }
 
-  // Slots at home that a whole block has filled, whose epochs, numbers and states are written here.
+  // Writes the epochs, numbers and states of a whole block; returns the slots at home that it has filled.
   const std::vector<int64_t>& arrive(int64_t newest, int64_t now) {
     int64_t granted_at = kUnknown, steps = 0;
     double sum = 0.0, largest = -HUGE_VAL;
@@ -351,7 +351,7 @@ class NodeSlots {
 
   Moving arriving_;
   bool table_is_next_ = false, is_doubled_ = false;
-  size_t rest_ = 0;  // bytes of the block behind the table and the states
+  size_t rest_ = 0;  // bytes of the block after the table and the states
   std::vector<int64_t> rows_;
   std::vector<std::byte> states_, dropped_;
   std::vector<int64_t> arrived_;

@@ -12,7 +12,7 @@
 
 namespace penstock {
 
-// Matrices one behind the other. Each is processed in blocks of columns, which stay in a core's own cache.
+// Matrices one after the other. Each is processed in blocks of columns, which stay in a core's own cache.
 struct Columns {
   size_t matrices, rows, columns;
 
@@ -23,7 +23,7 @@ struct Columns {
     });
   }
 
-  // y = (x - mean) inverse scale + shift, or the larger of it and 0; of each column the mean, and
+  // y = (x - mean) inverse scale + shift, or the larger of this and 0 (rectifies); also the mean of each column, and
   // inverse = 1 / sqrt(variance + epsilon).
   void normalize(const float* x, const float* scale, const float* shift, float epsilon, float* y, float* mean,
                  float* inverse, bool rectifies, int threads) const {
@@ -42,7 +42,7 @@ struct Columns {
     });
   }
 
-  // Gradients of x, scale and shift; of a rectified x the one before the rectifier.
+  // Gradients of x, scale and shift; if x is rectified (rectifies), the gradient before the rectifier.
   void gradient(const float* d_y, const float* x, const float* scale, const float* mean, const float* inverse, float* d_x,
                 float* d_scale, float* d_shift, bool rectifies, int threads) const {
     each_block(threads, [&](size_t first, size_t column, size_t count) {
@@ -87,7 +87,7 @@ struct Columns {
     std::fill_n(var, count, 0.0f);
     for (size_t row = 0; row < rows; ++row)
       for (size_t k = 0; k < count; ++k) mean[k] += x[row * stride + k];
-    // Sums of large numbers are rounded; what their deviations add up to tells by how much.
+    // Sums of large numbers are rounded; the sum of deviations shows by how much.
     std::array<float, kBlock> rest{};
     for (size_t k = 0; k < count; ++k) mean[k] *= share;
     for (size_t row = 0; row < rows; ++row) {

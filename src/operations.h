@@ -19,7 +19,7 @@ enum class Operation : int {
   kPlaceOfLargest, kSwap, kSort, kProductInBf16, kCall, kCount
 };
 
-// Whether each number of a result is computed of those at its place.
+// Whether each number of a result depends only on those at its place.
 inline bool is_elementwise(Operation operation) { return operation <= Operation::kRectifierGradient; }
 
 inline size_t num_operands(Operation operation) {

@@ -106,7 +106,7 @@ class Plan {
 
   enum class Use { kA, kB, kC, kPowers, kRowA, kRowB, kRowC, kFactorA, kFactorB };
 
-  // The numbers of a tensor, repeated to a shape where it differs.
+  // The numbers of a tensor, repeated to a shape if its own is another.
   template <Use use>
   const float* repeated(int number, const Shape& to) {
     if (number < 0) return nullptr;
@@ -155,7 +155,7 @@ class Plan {
     }
   }
 
-  // Number of steps from one on that compute tensors of the same shape, each number of a result of those at its place.
+  // Number of successive steps, from `first` on, that compute tensors of the same shape elementwise.
   size_t elementwise_from(size_t first, size_t end) const {
     size_t count = 0;
     while (first + count < end && is_elementwise(record_.steps[first + count].operation) &&
@@ -164,8 +164,8 @@ class Plan {
     return count;
   }
 
-  // Takes elementwise steps on some rows at a time, which stay in a core's nearest caches in between. A result may lie
-  // where a tensor lay that an earlier one of the steps reads: of the same size, so row by row at the same places.
+  // Takes elementwise steps on some rows at a time, which stay in a core's nearest caches in between. A result may take
+  // the place of a tensor that an earlier step reads: it has the same size, so each row is at the same place.
   void take_together(std::span<const Step> steps) {
     const Shape& shape = shape_of(steps[0].out);
     const size_t rows = shape[0] * shape[1], chunk = std::max<size_t>(1, kChunk / std::max<size_t>(shape[2], 1));
@@ -193,10 +193,10 @@ class Plan {
             repeated<Use::kC>(step.c, shape), step.x, step.y, numbers_of(shape));
   }
 
-  // Whether a tensor is repeated to be of a shape.
+  // Whether a tensor has to be repeated to have a shape.
   bool differs(int number, const Shape& to) const { return number >= 0 && numbers_of(shape_of(number)) != numbers_of(to); }
 
-  // Some rows of the result: what is repeated along rows is read where it lies.
+  // Some rows of the result; tensors that are repeated along rows are read in place.
   void elementwise_rows(const Step& step, float* out, const Shape& shape, size_t begin, size_t end) {
     RowsOf<Use::kRowA> a(*this, step.a, shape);
     RowsOf<Use::kRowB> b(*this, step.b, shape);
@@ -305,7 +305,7 @@ class Plan {
     return found;
   }
 
-  // Over all dimensions that are 1 in the result.
+  // Sums over all dimensions that are 1 in the result.
   void sum(const Step& step, float* out, const Shape& to) {
     const Shape& from = shape_of(step.a);
     const float* a = tensor(step.a);
@@ -340,7 +340,7 @@ class Plan {
       for (size_t k = 0; k < chosen; ++k) out[row * chosen + k] = a[row * width + place(index[row * chosen + k], width)];
   }
 
-  // To a, at the places b of each row, c is added.
+  // a, with c added at the places b of each row.
   void scatter_add(const Step& step, float* out, const Shape& shape) {
     const size_t width = shape[2], chosen = shape_of(step.b)[2];
     std::memcpy(out, repeated<Use::kA>(step.a, shape), sizeof(float) * numbers_of(shape));
@@ -355,7 +355,7 @@ class Plan {
     return static_cast<size_t>(index);
   }
 
-  // The largest number of each row, or the first place where it is; what is no number is the largest.
+  // The largest number of each row, or the first place where it is; NaN counts as the largest.
   template <bool is_place>
   void largest(const Step& step, float* out, const Shape& shape) {
     const size_t width = shape_of(step.a)[2];
@@ -368,7 +368,7 @@ class Plan {
     }
   }
 
-  // Each row in rising order; what is no number comes last.
+  // Each row in ascending order, NaN last.
   void sort(const Step& step, float* out, const Shape& shape) {
     const size_t width = shape[2], n = numbers_of(shape);
     if (out != tensor(step.a)) std::memcpy(out, tensor(step.a), sizeof(float) * n);
@@ -393,7 +393,7 @@ class Plan {
     }
   }
 
-  // Of the gradient a of the result b.
+  // From the gradient a of the result b.
   void log_softmax_backward(const Step& step, float* out, const Shape& shape) {
     const size_t width = shape[2], n = numbers_of(shape);
     const float *a = repeated<Use::kA>(step.a, shape), *b = tensor(step.b);
@@ -404,7 +404,7 @@ class Plan {
     }
   }
 
-  // a b of each block, plus its row c if there is one; factors and result are rounded to a type.
+  // The product a b of each block, plus its row c if there is one; factors and result are rounded to a type.
   template <class Factor>
   void product(const Step& step, float* out, const Shape& shape) {
     const auto [count, m, n] = shape;
@@ -435,7 +435,7 @@ class Plan {
         for (size_t k = 0; k < width; ++k) out[k * rows + row] = a[row * width + k];
   }
 
-  // Rows of blocks to blocks of rows.
+  // Exchanges the first two dimensions.
   void swap(const Step& step, float* out) const {
     const auto [count, rows, width] = shape_of(step.a);
     const float* a = tensor(step.a);
@@ -447,7 +447,7 @@ class Plan {
               });
   }
 
-  // From the part of a whole that begins at y along dimension x, or to it.
+  // Copies from the part of a whole that begins at y along dimension x, or to it.
   template <bool is_from_whole>
   static void copy_part(const Step& step, const float* from, float* to, const Shape& whole, const Shape& part) {
     Shape begin{};
@@ -462,8 +462,8 @@ class Plan {
   }
 
   static constexpr size_t kChunk = 1 << 12;   // numbers of each tensor that several steps work on at a time
-  static constexpr size_t kRow = 16;          // numbers of a row from which on rows are worth a call each
-  static constexpr size_t kShared = 1 << 15;  // numbers of a tensor from which on threads share its rows
+  static constexpr size_t kRow = 16;          // least length of a row for which a call per row pays off
+  static constexpr size_t kShared = 1 << 15;  // least size of a tensor whose rows threads share
 
   Record record_;
   std::vector<float*> places_;  // of each tensor: in the memory, or where an input or output lies

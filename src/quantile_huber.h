@@ -34,7 +34,7 @@ struct QuantileHuber {
 
  private:
   static constexpr size_t kBlock = 32;        // quantiles
-  static constexpr size_t kShared = 1 << 14;  // pairs from which on threads share the rows
+  static constexpr size_t kShared = 1 << 14;  // least number of pairs for which threads share the rows
   static constexpr size_t kParts = 32;
 
   PENSTOCK_WIDE static float block(const float* __restrict theta, const float* __restrict tau, const float* __restrict y,

@@ -53,7 +53,7 @@ struct Call {
 };
 
 // The first tensors are the inputs, each of the given kind; every other is the result of a step, and each output is one
-// of these. A part ends before each of the steps `ends`, and the last one behind all steps.
+// of these. A part ends before each of the steps `ends`, and the last one after all steps.
 struct Record {
   std::vector<Shape> shapes;
   std::vector<Kind> inputs;
@@ -98,8 +98,8 @@ struct Record {
       throw std::invalid_argument("no such part of the plan");
   }
 
-  // Makes rectifiers, and their gradients, part of the step before, where nothing else reads its result: large tensors
-  // are then passed over once less.
+  // Merges rectifiers, and their gradients, into the step before if nothing else reads its result: large tensors are
+  // then read and written once less.
   void join_rectifiers() {
     std::vector<int> readers(shapes.size(), 0);
     std::vector<size_t> made_by(shapes.size(), steps.size());
@@ -171,7 +171,7 @@ struct Record {
   }
 
  private:
-  // Operations that read at places of their own; the others repeat what is smaller than their result.
+  // Checks operations with rules of their own for shapes; all others repeat tensors smaller than their result.
   void require_fitting(const Step& step) const {
     const Shape &out = shapes[step.out], &a = shapes[step.a < 0 ? step.out : step.a];
     bool is_fitting = true;
@@ -271,7 +271,7 @@ struct Record {
     return (call.layers->kept_nbytes(call.rows, call.networks, call.in_bf16) + sizeof(float) - 1) / sizeof(float);
   }
 
-  // Rows and columns of a factor of a product, which may lie turned.
+  // Rows and columns of a factor of a product, which may be turned.
   std::pair<size_t, size_t> factor_of(int number, float is_turned) const {
     const Shape& shape = shapes[number];
     return is_turned != 0.0f ? std::pair{shape[2], shape[1]} : std::pair{shape[1], shape[2]};

@@ -1,4 +1,4 @@
-// Redistributed rewards of a chunk of each of some lanes, whose episodes may reach over any number of chunks.
+// Redistributed rewards for a chunk of each lane; episodes may span any number of chunks.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ struct Redistribution {
   const float *contribution, *reward;
   const bool *first, *terminated, *valid;
 
-  // Writes rewards, and by which quality they were redistributed, and brings accounts up to date.
+  // Writes the redistributed rewards and the quality used for each step, and updates the accounts.
   void run(float quality, const Accounts& accounts, float* redistributed, float* of_step) const {
     for (size_t lane = 0; lane < lanes; ++lane) {
       for (size_t begin = 0, end; begin < steps; begin = end) {
@@ -33,7 +33,7 @@ struct Redistribution {
   }
 
  private:
-  // Of the rows from begin to end, which are of one episode.
+  // The same for the rows from begin to end, which belong to one episode.
   void hand_out(size_t lane, size_t begin, size_t end, const Accounts& accounts, float* redistributed,
                 float* of_step) const {
     double earned = 0.0, contributed = 0.0, given = 0.0;

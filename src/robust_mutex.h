@@ -32,7 +32,7 @@ class RobustMutex {
     if (error != 0) throw std::system_error(error, std::generic_category(), "pthread_mutex_init");
   }
 
-  // Whether the last holder died with it.
+  // Returns whether the last holder died while it held the mutex.
   bool lock() {
     int error = pthread_mutex_trylock(&mutex_);
     // Mostly it is held for some dozens of nanoseconds: a sleep costs a hundred times that.

@@ -1,4 +1,4 @@
-// Copying rows between a column, where experience lies, and a dense batch, where work is done on it.
+// Copying rows between a column, which stores experience, and a dense batch, which computations use.
 #pragma once
 
 #include <cstddef>

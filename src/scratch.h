@@ -10,7 +10,7 @@ namespace penstock {
 inline constexpr size_t kAlign = 64;
 
 // A buffer for each `Use`, of `count` numbers or more. Its alignment is constant, so that it does not change results:
-// kernels may add up in another order where memory is aligned otherwise.
+// kernels may add in another order if memory is aligned differently.
 template <class Number, auto Use>
 Number* scratch(size_t count) {
   struct Buffer {

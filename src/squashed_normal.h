@@ -16,7 +16,7 @@ struct SquashedNormal {
   size_t d;
   float centre, reach;
 
-  // Of outputs [n, 2 d] and noise [n, d] actions [n, d] and log_prob [n].
+  // Computes actions [n, d] and log_prob [n] from outputs [n, 2 d] and noise [n, d].
   void sample(const float* outputs, size_t n, const float* noise, float* action, float* log_prob) const {
     const size_t size = n * d;
     std::vector<float> mean(size), x(size), terms(size);
@@ -35,7 +35,7 @@ struct SquashedNormal {
     }
   }
 
-  // The gradient of outputs, of what was returned and its gradients.
+  // Computes the gradient of the outputs from the results of sample() and their gradients.
   void gradient(const float* outputs, size_t n, const float* noise, const float* action, const float* d_action,
                 const float* d_log_prob, float* d_outputs) const {
     const size_t size = n * d;

@@ -8,7 +8,7 @@
 
 namespace penstock {
 
-// Has a function run by a number of threads at once, the caller among them, and returns when all have: GOMP_parallel.
+// Runs a function on a number of threads at once, the caller's included, and returns when all are done: GOMP_parallel.
 using RunByAll = void (*)(void (*)(void*), void*, unsigned, unsigned);
 
 inline RunByAll run_by_all = nullptr;  // without one the caller does everything

@@ -75,6 +75,14 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(autouse=True)
+def nothing_prepared() -> Iterator[None]:
+    """Discard what a refused command prepared for its run: outside tests the command ends with its process."""
+    yield
+    if launcher := sys.modules.get("penstock.engine.backends.launcher"):
+        launcher.discard()
+
+
 @pytest.fixture(scope="session")
 def idle_launchers() -> Iterator[list[Any]]:
     """The launcher of the modules that have `kept_launcher`, while none of them runs."""

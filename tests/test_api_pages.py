@@ -1,5 +1,6 @@
 """Every public name has its place in the Python API reference, and every page there has an example."""
 
+import dataclasses
 import importlib
 import inspect
 import re
@@ -8,6 +9,9 @@ import pytest
 
 import penstock
 from penstock import replay, studies
+from penstock.algorithms.bases.algorithm import Request
+from penstock.experience.batch import Batch, SequenceBatch, TransitionBatch
+from penstock.experience.layout import Column
 from penstock.runs import status
 from tests.places import DOCS
 
@@ -74,6 +78,13 @@ def test_every_result_is_described():
 @pytest.mark.parametrize("module", MODULES_OF_ERRORS)
 def test_every_error_is_described(module):
     assert errors_of(module) - set(DESCRIBED) == set()
+
+
+@pytest.mark.parametrize("kind", [Batch, TransitionBatch, SequenceBatch, Request, Column])
+def test_every_field_of_what_methods_of_an_algorithm_receive_is_described(kind):
+    table = PAGES["base-classes.md"].partition(f"| field of `{kind.__name__}` |")[2].partition("\n\n")[0]
+    named = re.findall(r"`(\w+)`", " ".join(re.findall(r"^\|(.*?)\|", table, re.MULTILINE)))
+    assert sorted(named) == sorted(field.name for field in dataclasses.fields(kind))
 
 
 def test_nothing_is_described_twice():

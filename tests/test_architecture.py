@@ -35,7 +35,7 @@ MAY_USE = {
     "envs": {"extras", "imports", "ipc", "masking", "surroundings", "travelling"},
     "experience": {"config", "envs", "ipc", "replay"},
     "algorithms": {"_native", "config", "imports", "replay", "envs", "experience", "nn"},
-    "population": {"config"},
+    "population": {"config", "runs"},
     "play": {"config", "runs", "nn", "envs", "algorithms", "surroundings", "trust"},
     "export": {"algorithms", "config", "envs", "extras", "flags", "nn", "play", "runs"},
     "engine": {"config", "imports", "output", "runs", "ipc", "replay", "nn", "envs", "experience", "algorithms", "play"}

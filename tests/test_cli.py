@@ -43,7 +43,7 @@ class FakeTrainer:
     @classmethod
     def resume(cls, run_dir, *, report=None, trust_code=False, **changes):
         engine.made.append((run_dir, changes))
-        report("30000 is damaged; using the one before")
+        report("30000 is damaged; using the previous one")
         return cls.__new__(cls)
 
     def train(self):
@@ -382,14 +382,14 @@ def test_resume_goes_on_with_the_run(run_dir, capsys):
     # The learning rate and the number of epochs are what they were.
     assert engine.made == [("my-run", {"total_steps": 400_000, "max_seconds": 90.0})]
     assert engine.prepared == 1
-    assert capsys.readouterr().err == "warning: 30000 is damaged; using the one before\n"
+    assert capsys.readouterr().err == "warning: 30000 is damaged; using the previous one\n"
 
 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
         (["--hidden-sizes", "8", "8"], "hidden_sizes=8 8 is not legal here: hidden_sizes cannot change within a run"),
-        (["--no-normalize-returns"], "and is None in this one, because the run's weights belong to this network"),
+        (["--no-normalize-returns"], "and is True in this one, because the run's weights belong to this network"),
         (["--run-dir=elsewhere"], "run_dir=elsewhere is not legal here"),
         (["--learning-rat", "1"], "--learning-rate"),
         (["--clip-range", "x"], "--clip-range"),

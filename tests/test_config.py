@@ -81,9 +81,9 @@ def test_a_setting_of_another_library_is_answered_with_ours(config_class, name, 
 
 def test_a_setting_of_another_library_that_the_algorithm_lacks_or_nobody_has_is_said_to_be_that():
     assert refusal(DQNConfig, clip_coef=1) == (
-        "unknown setting 'clip_coef': other algorithms here call it clip_range, this one has none"
+        "unknown setting 'clip_coef': other algorithms here call it clip_range, this one lacks it"
     )
-    assert "that is no setting here; training shows its progress" in refusal(verbose=1)
+    assert "it is not a setting here; training shows its progress" in refusal(verbose=1)
     assert "environments of several agents are detected" in refusal(multi_agent=True)
 
 
@@ -343,12 +343,12 @@ def test_a_tuple_of_another_length_is_refused():
 def test_a_type_that_is_not_checked_is_refused_with_those_that_are(hint):
     message = refusal(own(hint, None))
     assert message.startswith("Own.extra has the type ")
-    assert "legal are bool, int, float, str, None, Any, Literal (for Enum), tuple (for list), dict" in message
+    assert "legal types are bool, int, float, str, None, Any, Literal (for Enum), tuple (for list), dict" in message
 
 
 def test_a_setting_without_a_default_is_asked_for():
     required = own(float, dataclasses.field())
-    assert refusal(required) == "extra is missing, Own has no default of it: give extra=..."
+    assert refusal(required) == "extra is missing, Own has no default for it: give extra=..."
     assert made(required, extra=2).extra == 2.0
 
 

@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import random
+import threading
+import time
 
 import gymnasium
 import numpy as np
@@ -138,6 +140,22 @@ class Numbered(Walk):
         return observation, reward, int(terminated), truncated, info
 
 
+class Working(Walk):
+    """Has a thread, which ends in or a moment after close(), or never."""
+
+    def __init__(self, ends=None):
+        super().__init__()
+        self.ended = threading.Event()
+        wait = {None: IS_OVER.wait, "soon": lambda: self.ended.wait() and time.sleep(0.1)}[ends]
+        threading.Thread(target=wait, name="physics", daemon=True).start()
+
+    def close(self):
+        self.ended.set()
+
+
+IS_OVER = threading.Event()
+
+
 class Masked(Walk):
     def reset(self, *, seed=None, options=None):
         return super().reset(seed=seed)[0], self.info()
@@ -192,6 +210,15 @@ def test_a_broken_part_of_the_contract_is_named_with_advice(env, name, status, w
     check = found(env)[name]
     assert (check.status, words in check.found) == (status, True), check
     assert check.advice
+
+
+def test_threads_that_close_does_not_end_are_named():
+    try:
+        check = found(Working)["threads"]
+        assert (check.status, check.found) == ("warn", "still running after close(): physics")
+        assert "threads" not in found(Working, env_kwargs={"ends": "soon"}), "threads of others are not its own"
+    finally:
+        IS_OVER.set()
 
 
 def test_what_only_gymnasiums_checker_refuses_is_no_blocker():

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.algorithms import ALGORITHMS, load_algorithm
 from penstock.cli import main
-from penstock.config import Config, ConfigError, SegmentConfig, features
+from penstock.config import Config, ConfigError, SegmentConfig, features, restored_config
 from penstock.flags import EvalFlags, field_documents, parse_changes, parse_config, parse_flags
 
 
@@ -21,6 +21,14 @@ class TinyConfig(SegmentConfig):
     """A discount of its own."""
     mode: Literal["slow", "fast"] = "slow"
     """How it goes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnyConfig(SegmentConfig):
+    """Settings of which one has any type."""
+
+    extra: Any = None
+    """Anything."""
 
 
 def parse(*args: str) -> TinyConfig:
@@ -41,6 +49,23 @@ def test_nodes_are_a_number_a_text_or_a_json_object_of_counts():
         parse(*several, "some")
     with pytest.raises(SystemExit):
         parse(*several, "{sampler: 1}")
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [("3", 3), ("0.5", 0.5), ("true", True), ("None", None), ("null", None), ("fast", "fast"), ("2:64", "2:64"),
+     ('{"a": [1, "b"]}', {"a": [1, "b"]})],
+)  # fmt: skip
+def test_a_setting_of_any_type_is_json_or_a_text(given, found):
+    config = parse_config(AnyConfig, ["--env", "x", "--extra", given], prog="p")
+    assert config.extra == found and type(config.extra) is type(found)
+    assert parse_changes(AnyConfig, config.to_json(), ["--extra", "[7]"], prog="p") == {"extra": [7]}
+
+
+def test_json_that_cannot_be_read_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        parse_config(AnyConfig, ["--env", "x", "--extra", "[1, 2"], prog="p")
+    assert "Error parsing --extra" in capsys.readouterr().err
 
 
 def test_flags_become_settings_of_the_right_types():
@@ -160,6 +185,14 @@ def test_a_whole_number_may_be_written_with_an_exponent(capsys):
 def test_all_words_of_a_setting_that_cannot_change_are_shown():
     with pytest.raises(ConfigError, match="hidden_sizes=32 16 is not legal here"):
         parse_changes(TinyConfig, {"env": "x"}, ["--hidden-sizes", "32", "16", "--gamma", "0.9"], prog="p")
+
+
+def test_a_setting_younger_than_the_run_is_shown_with_the_value_that_the_run_has():
+    saved = {"env": "CartPole-v1"}  # by a version without normalize_returns
+    dqn = load_algorithm("dqn").Config
+    with pytest.raises(ConfigError, match="normalize_returns cannot change within a run, and is False in this one"):
+        parse_changes(dqn, saved, ["--normalize-returns"], prog="penstock resume RUN")
+    assert restored_config(dqn, saved, {"total_steps": 7_000}).normalize_returns is False
 
 
 @pytest.mark.parametrize("value", ["64,64", "[64,64]", "64;64"])

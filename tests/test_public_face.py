@@ -1,5 +1,6 @@
 """Penstock as its users see it: one import, one call to train, weights in and out."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from penstock.play.evaluation import Evaluation
 from penstock.runs.checkpoint import CheckpointError, load_checkpoint
 from tests.comparing import identical
 from tests.engine.inside import supervisor_of
+from tests.self_play.guests import Turns
 
 SETTINGS: dict[str, Any] = {
     "env": "CartPole-v1", "num_workers": 1, "num_envs_per_worker": 4, "segment_length": 8, "batch_size": 16,
@@ -62,6 +64,7 @@ def test_names_of_other_libraries_are_answered_with_those_of_here(trainer):
         with pytest.raises(AttributeError, match=f"'penstock' has no attribute '{name}'; did you mean '{hint}'"):
             getattr(penstock, name)
     asked = {"learn": "train", "predict": r"penstock.load_policy\(run_dir\).act", "load": r"penstock.load_policy\(run"}
+    asked["export"] = r"penstock.load_policy\(run_dir\).export\(path\)"
     for owner in (trainer, penstock.PPO, penstock.Trainer):
         for name, hint in asked.items():
             with pytest.raises(AttributeError, match=rf"has no attribute '{name}': here it is {hint}"):
@@ -197,6 +200,14 @@ def test_steps_beyond_the_budget_are_said_beforehand_and_a_spent_budget_says_why
     with penstock.Trainer.resume(tmp_path / "run", total_steps=104) as again:
         assert again.train().steps == 128
     assert "nothing is left" not in capsys.readouterr().out
+
+
+def test_the_end_of_a_training_of_turns_is_bounded_since_batches_have_rows_without_a_move(capsys):
+    with penstock.PPO(**{**SETTINGS, "env": Turns, "total_steps": 40}) as made:
+        steps = made.train().steps
+    note = r"a batch has (\d+) steps or, where agents wait, fewer, so training ends within (\d+) steps after it"
+    batch, most = map(int, re.findall(note, capsys.readouterr().out)[0])
+    assert 40 < steps <= 40 + most and most == batch - 1 and steps % batch
 
 
 @pytest.mark.parametrize("steps", [0, -5])

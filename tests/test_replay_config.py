@@ -54,7 +54,7 @@ def test_numbers_that_count_something_are_refused_at_zero_and_below(name, value,
 
 @pytest.mark.parametrize("value", [0.0, -1.0, math.inf, -math.inf])
 def test_a_ratio_is_finite_and_more_than_zero(value):
-    message = f"updates_per_step={value} is not legal: updates_per_step must be a finite number of more than 0"
+    message = f"updates_per_step={value} is not legal: updates_per_step must be more than 0, and finite"
     assert refusal(updates_per_step=value) == message
 
 
@@ -64,7 +64,7 @@ def test_a_ratio_that_is_no_number_is_refused():
 
 def test_a_batch_of_more_than_there_is_at_the_first_update_is_refused():
     assert refusal(batch_size=101, learning_starts=100) == (
-        "batch_size=101 is more than there is to draw from at the first update: use at most learning_starts=100, or "
+        "batch_size=101 is more than the steps stored before the first update: use at most learning_starts=100, or "
         "start later"
     )
     assert made(batch_size=100, learning_starts=100).batch_size == 100
@@ -131,7 +131,7 @@ def test_what_only_segments_have_is_no_setting_of_replay():
     ("flags", "message"),
     [
         ("--n-step 0", "n_step=0 is not legal: n_step must be 1 or more"),
-        ("--batch-size 2000", "batch_size=2000 is more than there is to draw from at the first update"),
+        ("--batch-size 2000", "batch_size=2000 is more than the steps stored before the first update"),
         ("--updates-per-step nan", "updates_per_step=nan is not legal"),
         ("--updates-per-step inf", "updates_per_step=inf is not legal"),
         ("--num-envs-per-worker 8 --updates-per-step 2 --ratio-slack 4", "cannot be kept within ratio_slack=4"),
@@ -151,7 +151,7 @@ def test_a_run_that_would_end_before_it_learns_is_refused():
     message = refusal(total_steps=1_000, learning_starts=1_000, num_workers=1)
     assert message == (
         "nothing would be learned: learning starts after 1000 steps (learning_starts=1000, and 2 in each of 1 lanes), "
-        "and total_steps=1000: use more total_steps, or start earlier"
+        "but total_steps=1000: use more total_steps, or start earlier"
     )
     assert "and 301 in each of 16 lanes" in refusal(
         total_steps=4_000, learning_starts=64, batch_size=4, n_step=300, num_workers=16

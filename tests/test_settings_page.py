@@ -4,7 +4,10 @@ import dataclasses
 import re
 import shlex
 
+import pytest
+
 from penstock.algorithms import ALGORITHMS, load_algorithm
+from penstock.cli import main
 from penstock.flags import EvalFlags, field_documents, own_documents, parse_config
 from tests.places import DOCS
 from tools.command_page import COMMAND_PAGE, command_page
@@ -20,6 +23,16 @@ def test_the_page_is_in_step_with_the_configs():
 
 def test_the_page_of_the_command_line_is_in_step_with_the_commands():
     assert COMMAND_PAGE.read_text() == command_page(), "write it anew: python tools/command_page.py"
+
+
+@pytest.mark.parametrize("command", ["runs", "compare", "eval", "hub push", "hub pull", "import-sb3"])
+def test_the_page_names_flags_and_places_as_the_help_does(command, capsys):
+    assert main([*command.split(), "--help"]) == 0
+    shown = re.sub(r"[\s│,]+", " ", capsys.readouterr().out)
+    section = command_page().partition(f"## penstock {command}\n")[2].partition("\n## ")[0]
+    names = set(re.findall(r"^\| `(\S+)`", section, re.MULTILINE)) - {"DIRS"}  # of which there may be several
+    assert names and {name for name in names if f" {name} " not in shown} == set()
+    assert {use for use in re.findall(r"`(penstock [^`]+)`", shown)} <= set(re.findall(r"`(penstock [^`]+)`", section))
 
 
 def test_a_setting_means_the_same_in_python_and_on_the_command_line():

@@ -47,7 +47,7 @@ def test_other_shares_are_refused_with_the_nearest_that_are_legal(batch, fresh, 
     try:
         parse_sources(texts, batch)
     except ConfigError as refused:
-        offered = str(refused).rpartition("legal are ")[2].split()
+        offered = str(refused).rpartition("shares are ")[2].split()
         legal = parse_sources(offered, batch)
         share = Fraction(repr(fresh)) / (Fraction(repr(fresh)) + Fraction(repr(replayed)))
         assert abs(legal[0].share - share) <= Fraction(1, batch)
@@ -55,7 +55,7 @@ def test_other_shares_are_refused_with_the_nearest_that_are_legal(batch, fresh, 
 
 def test_what_a_batch_cannot_be_a_mix_of_is_refused_by_name():
     told = refusal("queue:0.5", "uniform:0.4")
-    assert "sum to 9/10 (queue:1/2 uniform:2/5): the nearest that are legal are queue:9/16 uniform:7/16" in told
+    assert "sum to 9/10 (queue:1/2 uniform:2/5): the nearest legal shares are queue:9/16 uniform:7/16" in told
     assert "not whole numbers of the 16 segments of a batch" in refusal("queue:0.3", "uniform:0.7")
     assert "use a larger batch_size" in refusal("queue:0.5", "uniform:0.5", batch=1)
     assert "no fresh segments (uniform:1)" in refusal("uniform:1")
@@ -70,7 +70,7 @@ def test_what_a_batch_cannot_be_a_mix_of_is_refused_by_name():
     [
         ("queue", "write kind:share, such as uniform:0.5,capacity=1000"),
         ("unifrom:0.5", "no source 'unifrom'; did you mean 'uniform'"),
-        ("uniform:0", "share '0': use a fraction above 0 up to 1"),
+        ("uniform:0", "share '0': use a fraction above 0, at most 1"),
         ("uniform:half", "share 'half': use a fraction"),
         ("queue:1,capacity=3", "source 'queue' has no setting 'capacity' (none)"),
         ("uniform:0.5,capcity=3", "no setting 'capcity'; did you mean 'capacity'"),
@@ -91,7 +91,7 @@ def test_a_source_that_cannot_be_read_says_what_would_be_legal(text, message):
 
 
 def test_sources_that_would_fill_for_the_whole_run_are_refused():
-    with pytest.raises(ConfigError, match="the sources of replay fill for 20000 steps, and total_steps=15000"):
+    with pytest.raises(ConfigError, match="the sources of replay need 20000 steps to fill, but total_steps=15000"):
         impala(replay=["queue:1/2", "uniform:1/2,min_size=1000"], total_steps=15_000)
 
 

@@ -197,7 +197,7 @@ def test_an_algorithm_of_a_run_from_elsewhere_is_not_imported(own, tmp_path):
 @pytest.mark.parametrize(("env", "kwargs"), [("torch:load", {"f": "x"}), ("numpy:load", {"file": "x"})])
 def test_of_packages_a_run_from_elsewhere_calls_environments_alone(plain, tmp_path, env, kwargs):
     copied = unsealed(plain, tmp_path / "copied", env=env, env_kwargs=kwargs)
-    with pytest.raises(UntrustedCodeError, match="is no environment"):
+    with pytest.raises(UntrustedCodeError, match="is not an environment"):
         evaluate_run(copied, episodes=1)
 
 

@@ -11,7 +11,9 @@ import importlib
 import inspect
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
+
+import tyro
 
 from penstock.bench import BENCHES, autotune
 from penstock.cli import COMMANDS
@@ -36,11 +38,13 @@ FLAGS: dict[str, type | argparse.ArgumentParser | None] = {
 }  # fmt: skip
 """A command's own flags, as a dataclass or a parser; None: it has none."""
 
+(_BY_PLACE,) = tyro.conf.Positional[str].__metadata__
 _EVERY_SETTING = "Every flag of `penstock train` is a flag."
 ALSO = {
     "train": "`penstock train ALGORITHM --env ENV [flags]`. Every [setting](settings.md) is a flag.",
     "resume": "`penstock resume RUN [flags]`. Every setting that can change within a run is a flag. `penstock resume "
     "RUN --help` lists them with their present values.",
+    "runs": "`penstock runs diff A B` shows the differences between two runs.",
     "multirun": "`penstock multirun ALGORITHM[,ALGORITHM...] [flags]`. Every flag of `penstock train` is a flag, with "
     "several values separated by commas.",
     "autotune": _EVERY_SETTING,
@@ -84,16 +88,19 @@ def _section(name: str, document: str, flags: type | argparse.ArgumentParser | N
 
 
 def _of_class(flags: type) -> Iterable[tuple[str, ...]]:
-    """Rows of the fields of a dataclass; the first positional one has its name in capitals."""
-    documents = own_documents(flags)
+    """Rows of the fields of a dataclass; positional ones have the names of their help."""
+    documents, types = own_documents(flags), get_type_hints(flags, include_extras=True)
     return [
-        (_name(field, flags), _default(field), _cell(documents[field.name])) for field in dataclasses.fields(flags)
+        (_name(field.name, types[field.name]), _default(field), _cell(documents[field.name]))
+        for field in dataclasses.fields(flags)
     ]
 
 
-def _name(field: dataclasses.Field[Any], flags: type) -> str:
-    is_by_place = "Positional" in str(field.type) or "Places" in str(field.type)
-    return f"`{field.name.upper()}`" if is_by_place else f"`--{field.name.replace('_', '-')}`"
+def _name(name: str, kind: Any) -> str:
+    marks = getattr(kind, "__metadata__", ())
+    if _BY_PLACE not in marks:
+        return f"`--{name.replace('_', '-')}`"
+    return f"`{next((mark.metavar for mark in marks if hasattr(mark, 'metavar')), name.upper())}`"
 
 
 def _default(field: dataclasses.Field[Any]) -> str:

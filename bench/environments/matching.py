@@ -1,6 +1,6 @@
 """Matching: a small task with rewards of any scale, for comparing how algorithms cope with the scale.
 
-    penstock train dqn --env bench/environments/matching.py:Matching --env-kwargs '{"scale": 1000}' --total-steps 10000
+    penstock train dqn --env bench/environments/matching.py:Matching --env-kwargs scale=1000 --total-steps 10000
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["ALGORITHMS", "algorithm_id", "load_algorithm"]
 
 def load_algorithm(name: str, instead: Any = None) -> type[Algorithm]:
-    """Import an algorithm by name, "module:Class" or "file.py:Class", or take `instead`, a class of the same name.
+    """Import an algorithm by name, "module:Class" or "file.py:Class"; `instead`: use this class of the same name.
 
     Raises
     ------
@@ -25,7 +25,7 @@ def load_algorithm(name: str, instead: Any = None) -> type[Algorithm]:
     if isinstance(target, str) and ":" not in target:
         names = [*sorted(ALGORITHMS), "file.py:Class"]
         raise ConfigError(f"unknown algorithm {target!r}{closest(target.lower(), names)} (legal: {', '.join(names)})")
-    import numpy  # noqa: F401 - before torch, which loses an interruption that comes while it imports numpy
+    import numpy  # noqa: F401 - before torch, which swallows a Ctrl-C that arrives while it imports numpy
 
     algorithm = find_object(target, "algorithm") if isinstance(target, str) else target
     from penstock.algorithms.bases.replay import ReplayAlgorithm
@@ -36,11 +36,11 @@ def load_algorithm(name: str, instead: Any = None) -> type[Algorithm]:
         legal = "a subclass of SegmentAlgorithm or ReplayAlgorithm"
         raise ConfigError(f"algorithm={target!r} is not legal: it must be {legal}, found {found}")
     if instead and not f":{name}".lower().endswith((f":{algorithm.name()}", f".{algorithm.name()}")):
-        raise ConfigError(f"algorithm={target!r} is not legal: the run is of {name!r}, give a class of the same name")
+        raise ConfigError(f"algorithm={target!r} is not legal: the run is of {name!r}, give a class of that name")
     return algorithm
 
 
 def algorithm_id(algorithm: type[Algorithm]) -> str:
-    """Name by which `load_algorithm` finds an algorithm again: short for Penstock's own, else its place."""
+    """Return the name by which `load_algorithm` finds an algorithm: a short one if built in, else its place."""
     place = place_of(algorithm)
     return next((name for name, target in ALGORITHMS.items() if target == place), place)

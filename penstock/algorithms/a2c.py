@@ -37,7 +37,7 @@ class A2CConfig(RMSPropConfig, SegmentDelayedRewardConfig):
 
 
 class A2C(SegmentAlgorithm):
-    """Policy gradient with a learned baseline, means over all lanes; rollout workers wait while the learner learns."""
+    """Policy gradient with a learned baseline, averaged over lanes; rollout workers wait while the learner learns."""
 
     Config: ClassVar[type[Config]] = A2CConfig
     config: A2CConfig
@@ -53,7 +53,7 @@ class A2C(SegmentAlgorithm):
         return self.estimate_advantages(model, batch, values, self.config.gae_lambda)
 
     def loss(self, batch: Batch, policy: Distribution, value: Tensor) -> tuple[Tensor, Metrics]:
-        """``L = mean( -log pi(a) (R - V) + c_v 1/2 (R - V)^2 - c_e H )``, ``R`` n-step returns within the segment."""
+        """``L = mean( -log pi(a) (R - V) + c_v 1/2 (R - V)^2 - c_e H )``, with n-step returns ``R``."""
         c, learn, target, advantage = self.config, batch.learn, batch.targets["return"], batch.targets["advantage"]
 
         policy_loss = -masked_mean(policy.log_prob(batch.action) * advantage, learn)

@@ -85,7 +85,7 @@ class A3C(SegmentAlgorithm):
         }
 
     def beta(self, batch: Batch) -> Tensor:
-        """Return the weight of the entropy bonus of each segment, ``[B]``: that of its worker."""
+        """Return the weight of each segment's entropy bonus, ``[B]``, which depends on its worker."""
         c = self.config
         worker = batch.lane // c.lanes_per_worker
         place = 2.0 * worker / (c.workers - 1) - 1.0 if c.workers > 1 else 0.0 * worker

@@ -27,7 +27,7 @@ class ApeXConfig(QLearningConfig):
     """Ape-X: many lanes, each with its own exploration, fill a prioritized replay; one learner draws from it.
 
     The paper's soft capacity is not needed: the buffer overwrites the oldest rows, and writers do not wait for each
-    other. Sizes and rates are for classic control; those of the paper, for Atari, are in the preset "atari".
+    other. Default sizes and rates suit classic control; the preset "atari" has the paper's.
     """
 
     num_envs_per_worker: int = 4
@@ -42,7 +42,7 @@ class ApeXConfig(QLearningConfig):
     """Probability of a random action in the first lane (section 4.1)."""
     exploration_exponent: float = 7.0
     """Lane i of N explores with probability exploration ** (1 + exploration_exponent * i / (N - 1)) (section 4.1).
-    Nodes take turns in this order, so that the lanes of each explore at rates over the whole range."""
+    Nodes take these rates in turn, so that the lanes of each node cover the whole range."""
 
     def validate(self) -> None:
         super().validate()
@@ -77,12 +77,12 @@ class ApeX(QLearning):
         self._epsilons = ladder.view(-1, config.num_nodes).T.flatten()  # each node has rates of the whole ladder
 
     def sampler(self) -> Sampler:
-        """Return prioritized sampling, with weights divided by the largest in the whole buffer; with memory, batch."""
+        """Return prioritized sampling; weights are divided by the largest in the buffer, with memory in the batch."""
         of = "batch" if self.state_size else "buffer"
         return Prioritized(self.config.priority_alpha, self.config.priority_beta, normalize=of)
 
     def first_priorities(self) -> FirstPriorities:
-        """Return the absolute temporal difference by the values from acting (section 3)."""
+        """Return the absolute temporal difference, computed from the acting network's values (section 3)."""
         c = self.config
         if not self.state_size:
             return partial(absolute_td_error, rescaled=c.rescale_values)
@@ -92,7 +92,7 @@ class ApeX(QLearning):
         )  # fmt: skip
 
     def record_columns(self) -> tuple[Column, ...]:
-        """Return the columns for first priorities, too: the values of the action taken and of the best action."""
+        """Return also the columns for first priorities: the values of the action taken and of the best action."""
         return *super().record_columns(), Column("value", (), "float32"), Column("max_value", (), "float32")
 
     def act(self, model: QNetwork, request: Request) -> tuple[dict[str, Tensor], Tensor]:
@@ -107,7 +107,7 @@ class ApeX(QLearning):
 
     @property
     def final_epsilon(self) -> float:
-        """Probability of a random action where the trained policy is played with exploration: the last lane's."""
+        """Probability of a random action when the trained policy is played with exploration: the last lane's."""
         return self._epsilons[-1].item()
 
     def epsilon(self, request: Request) -> float | Tensor:

@@ -34,7 +34,7 @@ class ApeXDPGConfig(DDPGConfig):
     tau: float = 1.0
     """Fraction by which target networks move towards the online networks; 1: copied."""
     target_period: int = 100
-    """Updates between two moves of the target networks (appendix D)."""
+    """Updates between moves of the target networks (appendix D)."""
     max_actor_grad: float | None = 1.0
     """Bound on each element of the policy's gradient (appendix D); None: no clipping."""
     exploration_noise: float = 0.3
@@ -45,13 +45,13 @@ class ApeXDPGConfig(DDPGConfig):
     priority_beta_final: float = 0.4
     """Exponent of the importance weights at total_steps; by default constant."""
     eviction_alpha: float | None = -0.4
-    """In a full buffer, the transition to be replaced is drawn in proportion to its priority to this power, at most 0
-    (appendix D): small errors go first. None: the oldest is replaced."""
+    """In a full buffer, draw the transition to replace in proportion to its priority to this power, at most 0 (appendix
+    D): small errors are replaced first. None: the oldest is replaced."""
 
     def validate(self) -> None:
         super().validate()
         require(self.prioritized, "prioritized", self.prioritized, 'True: Ape-X DPG without priorities is "ddpg"')
-        unscaled = "None: first priorities are of rewards as they are stored"
+        unscaled = "None: first priorities are computed from unscaled rewards"
         require(self.return_bound is None, "return_bound", self.return_bound, unscaled)
         require(self.target_period > 0, "target_period", self.target_period, "1 or more")
         size = self.max_actor_grad

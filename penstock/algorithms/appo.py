@@ -26,10 +26,10 @@ class APPOConfig(ProximalConfig, AsynchronousConfig, SegmentDelayedRewardConfig)
     batch_size: int = 256
     """Steps per update (one minibatch)."""
     num_epochs: int | None = None
-    """Passes over each batch. None: 2 to 8, the fewer the more lanes there are, with at most 32 updates of policy lag
-    where 2 allow it; 2 with an encoder of images."""
+    """Passes over each batch. None: 2 to 8, as many as keep policy lag within 32 updates (fewer with more lanes); 2
+    with an image encoder."""
     learning_rate: Scheduled | None = None
-    """Step size of the optimiser, or a function of progress, or its place; None: 2e-3, with an image encoder 5e-4."""
+    """Step size of the optimiser, or a function of progress ("module:name"); None: 2e-3, with an image encoder 5e-4."""
     learning_rate_schedule: Literal["constant", "linear"] = "linear"
     entropy_coef: Scheduled = 0.003
     num_minibatches: int = 2
@@ -40,10 +40,10 @@ class APPOConfig(ProximalConfig, AsynchronousConfig, SegmentDelayedRewardConfig)
     clip_range: float = 0.2
     """Probability ratios are clipped to [1 / (1 + clip_range), 1 + clip_range]."""
     loss: Literal["clipped", "decoupled"] = "clipped"
-    """"clipped": ratios to the policy that acted; "decoupled": to that of the batch's start, with an importance weight
-    for the difference between the two (arXiv:2110.00641)."""
+    """"clipped": ratios to the policy that acted; "decoupled": to the policy at the batch's start, with an importance
+    weight for the difference between the two (arXiv:2110.00641)."""
     rho_proximal: Tunable[float] = 2.0
-    """Decoupled loss: bound on the weight of a step."""
+    """Decoupled loss: bound on a step's importance weight."""
     rho_bar: Tunable[float] = 1.0
     """V-trace: bound on the probability ratio in the temporal difference."""
     c_bar: Tunable[float] = 1.0
@@ -56,11 +56,11 @@ class APPOConfig(ProximalConfig, AsynchronousConfig, SegmentDelayedRewardConfig)
         require(0 < self.c_bar <= self.rho_bar, "c_bar", self.c_bar, f"more than 0 and at most rho_bar={self.rho_bar}")
 
     def settled(self, *, encodes_images: bool) -> Self:
-        """As in the base, with a number of epochs.
+        """As in the base class, with a number of epochs.
 
-        While a segment waits, ``num_lanes / segments_per_batch`` batches are learned from, each in
-        ``num_epochs * num_minibatches`` updates: the policy lag, of which `SETTLED_LAG` are allowed. With few lanes
-        more passes take fewer steps to learn; with many, or large networks, they would keep the lanes waiting.
+        While a segment waits, the learner uses ``num_lanes / segments_per_batch`` batches in
+        ``num_epochs * num_minibatches`` updates each. The sum is the segment's policy lag; `SETTLED_LAG` limits it.
+        With few lanes, more passes need fewer steps; with many lanes or large networks, they would stall the lanes.
         """
         config = super().settled(encodes_images=encodes_images)
         if config.num_epochs is not None:
@@ -78,11 +78,11 @@ class APPOConfig(ProximalConfig, AsynchronousConfig, SegmentDelayedRewardConfig)
 class APPO(ProximalAlgorithm):
     """PPO's clipped objective on experience that is a few updates old, with GAE or V-trace.
 
-    **Learning** minimises PPO's loss (`ProximalAlgorithm.loss`). The ratio, to the policy that acted, is clipped to
-    ``[1 / (1 + clip_range), 1 + clip_range]``; steps of ``max_policy_lag`` versions and more are masked out.
+    **Learning** minimises PPO's loss (`ProximalAlgorithm.loss`). The ratio to the policy that acted is clipped to
+    ``[1 / (1 + clip_range), 1 + clip_range]``; steps with a lag of ``max_policy_lag`` versions or more are masked out.
 
-    **Decoupled loss** (arXiv:2110.00641): the ratio is that to a proximal policy, of the newest weights at the batch's
-    start, so that the clip range bounds the change made by this batch, however old the batch is:
+    **Decoupled loss** (arXiv:2110.00641): the ratio is taken to a proximal policy with the newest weights at the
+    batch's start, so that the clip range bounds the change made by this batch, however old the batch is:
 
         J_clip  =  mean w min( r A, clip(r, ...) A ),   r = pi / pi_prox,   w = min( pi_prox / mu, rho_proximal )
     """
@@ -109,7 +109,7 @@ class APPO(ProximalAlgorithm):
     def targets(self, model: ActorCritic, batch: Batch, policy: Distribution, values: Tensor) -> dict[str, Tensor]:
         """Return advantages and value targets, by GAE, or by V-trace from the ratio to the policy that acted.
 
-        With the decoupled loss also "proximal", log-probabilities of the actions under the policy at the batch's start.
+        With the decoupled loss, also "proximal": log-probabilities of the actions by the policy at the batch's start.
         """
         c, log_prob, proximal = self.config, policy.log_prob(batch.action), {}
         if c.loss == "decoupled":

@@ -12,7 +12,7 @@ from penstock.config import Config, Scheduled, require
 
 @dataclass(frozen=True, kw_only=True)
 class BTRConfig(DQNConfig):
-    """BTR. Sizes and rates are for classic control; those of the paper, for Atari, are in the preset "atari"."""
+    """BTR. Default sizes and rates suit classic control; the preset "atari" has the paper's."""
 
     batch_size: int = 64
     num_envs_per_worker: int = 8
@@ -61,14 +61,14 @@ class BTR(DQN):
         y_j  = R + alpha clip(tau_pi log pi(a|o), l_0, 0)
                  + gamma^n sum_b pi(b|o') ( Z_j(o', b; theta^-) - tau_pi log pi(b|o') )
 
-    ``R`` is the sum of n discounted rewards, and the transition's priority is its mean over ``i``. No action of the
-    target is a maximum, so that there is no double Q-learning.
+    ``R`` is the sum of n discounted rewards. The transition's priority is its loss, with the mean over ``i``. The
+    target takes no maximum over actions, so there is no double Q-learning.
 
-    **Acting** takes the action of the largest mean, with noise on the weights, separate for every lane and step; in the
-    first half of the run also random actions, with a probability that falls linearly as DQN's.
+    **Acting** takes the action with the largest mean, under noise on the weights, separate for every lane and step; in
+    the first half of the run also random actions, with a probability that falls linearly like DQN's.
 
-    **Throughput** comes from many lanes, each step of which is one pass of the network, and from one large batch for
-    each step of all lanes.
+    **Throughput** comes from many lanes, which share one pass of the network at each step, and from one large batch per
+    step of all lanes.
 
     The parts are settings of `DQN`, so that each can be left out, as in the paper's ablations.
     """
@@ -82,6 +82,6 @@ class BTR(DQN):
         return 0.0 if self.config.exploration_share < 1.0 else super().final_epsilon
 
     def epsilon(self, request: Request) -> float:
-        """Probability of a random action: as DQN's, and 0 after `exploration_share` of the run."""
+        """Probability of a random action: DQN's, and 0 after `exploration_share` of the run."""
         c = self.config
         return super().epsilon(request) if request.steps < c.exploration_share * c.total_steps else 0.0

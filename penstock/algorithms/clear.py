@@ -47,7 +47,7 @@ class CLEAR(IMPALA):
         return super().targets(model, batch, policy, values) | {"expected": expected}
 
     def loss(self, batch: Batch, policy: Distribution, value: Tensor) -> tuple[Tensor, Metrics]:
-        """``L = L_vtrace + c_p sum KL(mu || pi) + c_v sum (V - V_mu)^2``, the sums over replayed steps alone."""
+        """``L = L_vtrace + c_p sum KL(mu || pi) + c_v sum (V - V_mu)^2``, with sums over replayed steps only."""
         c, reduce, replayed = self.config, REDUCTIONS[self.config.reduction], batch.learn * batch.replayed
         loss, metrics = super().loss(batch, policy, value)
         behaviour: Any = self.recorded_policy(batch.records["logits"])

@@ -24,8 +24,8 @@ class CrossQConfig(SACConfig):
     critic_hidden_sizes: tuple[int, ...] | None = (256, 256)
     """Widths of the critics' hidden layers (published: two of 2048); None: hidden_sizes."""
     normalization: Literal["batch", "layer", "rms"] | None = None
-    """Normalisation of each hidden layer: None, batch renormalisation behind its activation, as published; "batch",
-    by the batch's moments before it."""
+    """Normalisation of each hidden layer: None, batch renormalisation after its activation, as published; "batch", by
+    the batch's moments before its activation."""
     learning_rate: Scheduled = 1e-3
     adam_beta1: Tunable[float] = 0.5
     """Decay rate of the optimisers' running mean of gradients."""
@@ -50,9 +50,9 @@ class CrossQ(SAC):
 
         L_Q = sum_i mean w (Q_i(o, a) - y)^2,    y = r + disc (min_i Q_i(o', a') - alpha log pi(a'|o'))
 
-    Both Q of a transition are computed in one batch, and no gradient passes through ``y``. A target network stabilises
-    targets; batch normalisation does the same if both ends pass the critics together. Running moments are part of the
-    weights: lanes act by them, and the learner's next actions and the policy's loss use them.
+    Both values of a transition are computed in one batch, and no gradient passes through ``y``. Batch normalisation
+    over both ends of transitions stabilises targets as a target network does. Running moments are part of the weights:
+    lanes act with them, and the learner's next actions and the policy's loss use them.
     """
 
     Config: ClassVar[type[Config]] = CrossQConfig
@@ -62,7 +62,7 @@ class CrossQ(SAC):
 
     @property
     def normalizes_by_batch(self) -> bool:
-        """Always: both ends of a transition pass the critics in one batch."""
+        """Always: critics evaluate both ends of a transition in one batch."""
         return True
 
     def build_model(self) -> StochasticActorCritic:

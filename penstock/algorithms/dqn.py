@@ -14,7 +14,7 @@ from penstock.config import Config, Tunable, require
 
 @dataclass(frozen=True, kw_only=True)
 class DQNConfig(QLearningConfig):
-    """DQN. Sizes and rates are for classic control; those of the paper, for Atari, are in the preset "atari"."""
+    """DQN. Default sizes and rates suit classic control; the preset "atari" has the paper's."""
 
     of_older_runs: ClassVar[Mapping[str, Any]] = {"normalize_returns": False}
 
@@ -29,7 +29,7 @@ class DQNConfig(QLearningConfig):
     exploration_final: float = 0.05
     """Probability of a random action after exploration_steps."""
     exploration_steps: int = 10_000
-    """Steps over which this probability decays linearly."""
+    """Steps over which the probability of a random action decays linearly."""
 
     def validate(self) -> None:
         super().validate()
@@ -39,22 +39,22 @@ class DQNConfig(QLearningConfig):
 
 
 class DQN(QLearning):
-    """Q-learning with a deep network, from replay, towards a target network; every lane explores alike.
+    """Q-learning with a deep network, from replay, with a target network; all lanes explore alike.
 
     **Acting** takes the action of the largest value, or with probability epsilon a random one. Epsilon falls linearly
     from ``exploration`` to ``exploration_final`` over ``exploration_steps`` steps of the run.
 
-    **Learning** minimises, over transitions drawn from replay, with ``theta^-`` a copy of ``theta`` that is made every
-    ``target_period`` updates:
+    **Learning** minimises this loss over transitions drawn from replay, where ``theta^-`` is a copy of ``theta`` made
+    every ``target_period`` updates:
 
         L = mean 1/2 ( ( y - Q(o, a; theta) ) / s )^2
         y = r + discount * max_a Q(o', a; theta^-)
 
     ``s`` is the running deviation of the targets with ``normalize_returns``, else 1. ``r`` is the discounted sum of
     ``n_step`` rewards, ``discount`` is ``gamma^n_step``, and ``o'`` is the observation after these steps. With one
-    step, as published, values of a task in which the next step repairs any single action are equal for all actions, and
-    the choice among them follows the error of the network: policies on CartPole come and go. Returns of several steps
-    also hold what exploration costs there.
+    step, as published, a task whose next step can undo any single action gives all actions nearly equal values, and the
+    network's error decides among them: on CartPole, good policies come and go. Returns of several steps also include
+    the cost of exploration along the way.
 
     Switches add the published extensions: ``double``, ``dueling``, ``prioritized``, ``noisy``, ``distributional`` and
     ``memory``.

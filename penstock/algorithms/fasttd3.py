@@ -23,10 +23,10 @@ from penstock.nn import CategoricalReturns, DeterministicActorCritic, uniform_ac
 
 @dataclass(frozen=True, kw_only=True)
 class FastTD3Config(TD3Config):
-    """FastTD3: few updates from large batches, which many lanes with noise of different widths fill.
+    """FastTD3: few updates from large batches, filled by many lanes whose exploration noise differs in size.
 
-    Sizes are for runs on few cores; those of the paper, for a GPU, are in the preset "mujoco". The authors' code also
-    has weight decay and a falling step size, which this has not.
+    Default sizes suit a few cores; the preset "mujoco" has the paper's, for a GPU. The authors' code also has weight
+    decay and a falling step size, which are left out here.
     """
 
     fixed: ClassVar[Mapping[str, str]] = dict.fromkeys(("critic_hidden_sizes", "num_atoms", "v_min", "v_max"), NETWORK)
@@ -48,9 +48,9 @@ class FastTD3Config(TD3Config):
     """Largest standard deviation of a lane's noise: each lane draws its own, uniformly, when an episode begins."""
     target_noise: Tunable[float] = 0.001
     num_atoms: int = 101
-    """Returns in a critic's distribution."""
+    """Number of returns in a critic's distribution."""
     v_min: float = -5.0
-    """Smallest return in a distribution (published: -250, of rewards that are not scaled)."""
+    """Smallest return in a distribution (published: -250, for unscaled rewards)."""
     v_max: float = 5.0
     """Largest return in a distribution (published: 250)."""
     return_bound: float | None = 5.0
@@ -64,7 +64,7 @@ class FastTD3Config(TD3Config):
 
 
 class FastTD3(TD3):
-    """TD3 whose critics are distributions of returns, with exploration by lanes of different noise.
+    """TD3 whose critics give distributions of returns, and whose lanes explore with different noise.
 
     **Lanes.** Each draws the standard deviation of its noise anew when an episode begins, so that replay holds narrow
     and wide exploration of every policy.
@@ -86,7 +86,7 @@ class FastTD3(TD3):
         )  # fmt: skip
 
     def lane_state_size(self, model: Any) -> int:
-        """1: a lane remembers the standard deviation of its noise."""
+        """Return 1: a lane remembers the standard deviation of its noise."""
         return 1
 
     def act(self, model: DeterministicActorCritic, request: Request) -> tuple[dict[str, Tensor], Tensor]:

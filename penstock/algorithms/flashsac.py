@@ -14,7 +14,7 @@ from penstock.config import Config, Scheduled, Tunable, require
 class FlashSACConfig(SACConfig):
     """FlashSAC: weights, features, gradients and rewards are kept at fixed norms, so that large steps stay stable.
 
-    Widths and batch are for runs on few cores; those of the paper, for a GPU, are in the preset "mujoco".
+    Default widths and batch suit a few cores; the preset "mujoco" has the paper's, for a GPU.
     """
 
     hidden_sizes: tuple[int, ...] = (64, 64)
@@ -32,7 +32,7 @@ class FlashSACConfig(SACConfig):
     """Transitions per update (published: 2,048)."""
     learning_rate: Scheduled = 3e-4
     learning_rate_decay: Tunable[float] = 0.5
-    """Factor to which all step sizes have fallen at total_steps, linearly, times learning_rate_schedule; 1: no fall."""
+    """Factor to which all step sizes fall linearly until total_steps, on top of learning_rate_schedule; 1: no decay."""
     policy_delay: int = 2
     tau: Tunable[float] = 0.01
     initial_alpha: float = 0.01
@@ -47,19 +47,19 @@ class FlashSACConfig(SACConfig):
 
 
 class FlashSAC(SAC):
-    """SAC whose critics are distributions of returns, with networks, targets and rewards at fixed scales.
+    """SAC whose critics give distributions of returns, with networks, targets and rewards at fixed scales.
 
         L_Z = sum_i mean w KL(m || Z_i(o, a))
         m   = projection of r / s + disc (z - alpha log pi(a'|o')) onto the atoms z, with the probabilities of
               Z_j(o', a'; theta^-), where j is the target critic with the smaller mean
 
-    **Networks.** Policy and critics normalise their inputs by batches and have residual blocks with batch normalisation
-    between unit vectors of weights. Both ends of a transition pass the critics in one batch, as in CrossQ, and the
-    targets come from moving averages of the critics, which normalise by the batch, too.
+    **Networks.** Policy and critics normalise their inputs by the batch, and have residual blocks of layers with unit
+    weights and batch normalisation. The critics evaluate both ends of a transition in one batch, as in CrossQ; targets
+    come from moving averages of the critics, which normalise by the batch, too.
 
     **Rewards** are divided by ``s``, the scale of the running discounted return, so that the returns fit the atoms.
 
-    **Exploration.** A lane keeps its noise for some steps, and the temperature keeps the entropy at that of a normal
+    **Exploration.** A lane keeps its noise for several steps, and the temperature keeps the entropy at that of a normal
     distribution with the standard deviation `target_std`.
     """
 

@@ -33,15 +33,15 @@ class IMPACTConfig(AdamConfig, AsynchronousConfig):
 
     batch_size: int = 256
     learning_rate: Scheduled | None = None
-    """Step size of the optimiser, or a function of progress, or its place; None: 2e-3, with an image encoder 5e-4."""
+    """Step size of the optimiser, or a function of progress ("module:name"); None: 2e-3, with an image encoder 5e-4."""
     learning_rate_schedule: Literal["constant", "linear"] = "linear"
     entropy_coef: Scheduled = 0.003
     num_batches: int = 4
     """Capacity of the circular buffer in batches (N); while it is full, a new batch waits for a place."""
     batch_uses: int = 2
-    """Number of updates from each batch (K); max_policy_lag masks steps by their policy lag at the first."""
+    """Number of updates from each batch (K); max_policy_lag masks steps by their policy lag at the first update."""
     target_period: int = 8
-    """Updates between two copies of the network to the target network (published: N * K)."""
+    """Updates between copies of the network to the target network (published: N * K)."""
     rho_target: Tunable[float] = 2.0
     """Bound on mu / pi_target, the ratio that corrects the surrogate against the target network."""
     clip_range: Tunable[float] = 0.3
@@ -74,7 +74,7 @@ class IMPACT(SegmentAlgorithm):
     Attributes
     ----------
     target
-        Target network, in the learner alone.
+        Target network. Only in the learner.
     """
 
     Config: ClassVar[type[Config]] = IMPACTConfig
@@ -88,18 +88,18 @@ class IMPACT(SegmentAlgorithm):
         return build_adam(self.config, model.parameters())
 
     def begin(self, model: ActorCritic, learning: dict[str, Any] | None = None) -> None:
-        """Make the target network: a copy of the model, or the one of `learning_state`."""
+        """Make the target network: a copy of the model, or the one in a `learning_state`."""
         if not hasattr(self, "target"):
             self.target = self.make_model(next(model.parameters()).device).requires_grad_(False)
         self.target.load_state_dict(model.state_dict() if learning is None else learning["target"])
         self.target.input = model.input  # one normalisation of observations for both
 
     def learning_state(self) -> dict[str, Any]:
-        """The target network."""
+        """Return the state of the target network."""
         return {"target": self.target.state_dict()}
 
     def further_networks(self) -> list[ActorCritic]:
-        """The target network."""
+        """Return the target network."""
         return [self.target]
 
     def updated(self, model: ActorCritic, updates: int) -> None:
@@ -108,7 +108,7 @@ class IMPACT(SegmentAlgorithm):
             self.target.load_state_dict(model.state_dict())
 
     def targets(self, model: ActorCritic, batch: Batch, policy: Distribution, values: Tensor) -> dict[str, Tensor]:
-        """Return V-trace's targets for the target policy, from the newest values; and the target policy's outputs."""
+        """Return V-trace's targets for the target policy, from the newest values, and the target policy's outputs."""
         c = self.config
         target_policy, _ = self.target.evaluate(batch.obs[:-1], batch.first[:-1], batch.memory)
         log_prob = target_policy.log_prob(batch.action)
@@ -125,7 +125,7 @@ class IMPACT(SegmentAlgorithm):
         }
 
     def loss(self, batch: Batch, policy: Distribution, value: Tensor) -> tuple[Tensor, Metrics]:
-        """``L = -J_clip + c_v L_v - c_e H + c_kl KL``, its ratio ``min(mu / pi_target, rho) pi / mu`` (equation 3)."""
+        """``L = -J_clip + c_v L_v - c_e H + c_kl KL``, with the ratio ``min(mu / pi_target, rho) pi / mu`` (eq. 3)."""
         c, learn, target, advantage = self.config, batch.learn, batch.targets["return"], batch.targets["advantage"]
         log_prob = policy.log_prob(batch.action)
         staleness = log_importance_ratio(log_prob.detach(), batch.log_prob)
@@ -160,9 +160,9 @@ def surrogate_ratio(log_prob: Tensor, target_log_prob: Tensor, behaviour_log_pro
     Parameters
     ----------
     log_prob, target_log_prob, behaviour_log_prob
-        Of the action, under the policy learned, the target policy and the one that acted.
+        Log-probabilities of the action by the learned policy, the target policy, and the policy that acted.
     rho
-        Cut of ``mu / pi_target``.
+        Bound on ``mu / pi_target``.
     """
     base = torch.maximum(target_log_prob, behaviour_log_prob - math.log(rho))
     return log_importance_ratio(log_prob, base).exp()

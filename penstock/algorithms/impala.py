@@ -26,12 +26,12 @@ from penstock.nn import ActorCritic, Distribution
 
 @dataclass(frozen=True, kw_only=True)
 class IMPALAConfig(RMSPropConfig, MixtureConfig, SegmentDelayedRewardConfig):
-    """IMPALA: learning from segments of earlier policies, corrected by V-trace. The paper's are in a preset."""
+    """IMPALA: learns from segments of earlier policies, corrected by V-trace. A preset has the paper's settings."""
 
     segment_length: int = 20
     batch_size: int = 320
     learning_rate: Scheduled | None = None
-    """Step size of the optimiser, or a function of progress, or its place; None: 2e-3, with an image encoder 5e-4."""
+    """Step size of the optimiser, or a function of progress ("module:name"); None: 2e-3, with an image encoder 5e-4."""
     learning_rate_schedule: Literal["constant", "linear"] = "linear"
     """"linear", as published: a numeric learning_rate decays to 0 over total_steps. Ignored when learning_rate is a
     function."""
@@ -77,7 +77,7 @@ class IMPALA(SegmentAlgorithm):
     def vtrace(
         self, model: ActorCritic, batch: Batch, policy: Distribution, values: Tensor, relevant: Tensor | None = None
     ) -> dict[str, Tensor]:
-        """Return the `targets`; traces end before states that are not `relevant`, bool ``[T, B]``; None: all are."""
+        """Return the `targets`. Traces end before states that are not `relevant`, bool ``[T, B]``; None: all are."""
         c = self.config
         log_ratio = self.log_ratio(policy.log_prob(batch.action), batch)
         target, advantage = vtrace(

@@ -35,8 +35,8 @@ class LASERConfig(IMPALAConfig):
 class LASER(IMPALA):
     """IMPALA on replayed experience, restricted to states where V-trace's implied policy is near the learned one.
 
-    V-trace with truncated ratios learns the value of an implied policy between mu and pi. Far from pi its targets
-    mislead. The test depends on the state alone: one of the action taken would be biased (section 4).
+    V-trace with truncated ratios learns the value of an implied policy between mu and pi, whose targets mislead if it
+    is far from pi. The test depends on the state alone: a test of the action taken would be biased (section 4).
     """
 
     Config: ClassVar[type[Config]] = LASERConfig
@@ -51,22 +51,22 @@ class LASER(IMPALA):
             super()._require_fitting(action)
         except ConfigError as refusal:
             raise ConfigError(
-                f"{refusal}; LASER's implied policy is a sum over all actions, defined for one choice only; IMPALA "
-                "with replay= and CLEAR replay without it"
+                f"{refusal}; LASER's implied policy needs a sum over all actions, and so a single discrete choice; "
+                "IMPALA with replay= and CLEAR replay without it"
             ) from None
 
     def targets(self, model: ActorCritic, batch: Batch, policy: Distribution, values: Tensor) -> dict[str, Tensor]:
-        """Return V-trace's targets between relevant states."""
+        """Return V-trace's targets, with traces within relevant states."""
         behaviour = torch.log_softmax(batch.records["logits"], -1)
         divergence = implied_divergence(torch.log_softmax(policy.flat, -1), behaviour, self.config.rho_bar)
         relevant = divergence < self.config.trust_region
         targets = self.vtrace(model, batch, policy, values, relevant)
-        nothing = {"advantage": 0.0 * values[:-1], "return": values[:-1]}  # of irrelevant states
+        nothing = {"advantage": 0.0 * values[:-1], "return": values[:-1]}  # targets of irrelevant states
         chosen = {name: torch.where(relevant, targets[name], x) for name, x in nothing.items()}
         return targets | chosen | {"relevant": relevant.float()}
 
     def loss(self, batch: Batch, policy: Distribution, value: Tensor) -> tuple[Tensor, Metrics]:
-        """``L = sum m (-log pi(a) pg + c_v 1/2 (v - V)^2) - c_e sum H``, the entropy over fresh steps alone."""
+        """``L = sum m (-log pi(a) pg + c_v 1/2 (v - V)^2) - c_e sum H``, with the entropy of fresh steps only."""
         c, reduce, target = self.config, REDUCTIONS[self.config.reduction], batch.targets["return"]
         log_ratio = batch.targets["log_ratio"]
         relevant = batch.learn * batch.targets["relevant"]
@@ -93,9 +93,9 @@ def implied_divergence(log_pi: Tensor, log_mu: Tensor, rho_bar: float) -> Tensor
     Parameters
     ----------
     log_pi, log_mu
-        Log-probabilities of all actions under the policy learned and the one that acted, float32 ``[..., A]``.
+        Log-probabilities of all actions by the learned policy and the policy that acted, float32 ``[..., A]``.
     rho_bar
-        V-trace's cut of the ratio.
+        V-trace's bound on the ratio.
     """
     log_implied = torch.log_softmax(torch.minimum(log_mu + math.log(rho_bar), log_pi), -1)
     return (log_pi.exp() * (log_pi - log_implied)).sum(-1)

@@ -1,4 +1,4 @@
-"""PPO: proximal policy optimisation, synchronous (Schulman et al. 2017, arXiv:1707.06347); its loss, also of APPO."""
+"""PPO: proximal policy optimisation, synchronous (Schulman et al. 2017, arXiv:1707.06347). APPO shares its loss."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from penstock.nn import ActorCritic, Distribution
 
 @dataclass(frozen=True, kw_only=True)
 class ProximalConfig(AdamConfig):
-    """Settings of the clipped objective over several passes."""
+    """Settings that PPO and APPO share."""
 
     num_epochs: int | None = 1
     """Passes over each batch."""
@@ -50,7 +50,7 @@ class ProximalConfig(AdamConfig):
     clip_range: Tunable[float] = 0.2
     """Distance that the probability ratio may move from 1."""
     target_kl: Tunable[float | None] = None
-    """The remaining updates of a batch are skipped once approx_kl exceeds 1.5 times this value (nats); None: never."""
+    """Skip a batch's remaining updates once approx_kl exceeds 1.5 times this value (nats); None: never."""
 
     def validate(self) -> None:
         super().validate()
@@ -73,7 +73,7 @@ class ProximalAlgorithm(SegmentAlgorithm):
         return 1.0 - self.config.clip_range, 1.0 + self.config.clip_range
 
     def loss(self, batch: Batch, policy: Distribution, value: Tensor) -> tuple[Tensor, Metrics]:
-        """``L = -J_clip + c_v L_v - c_e H``, means over the steps learned from (arXiv:1707.06347, equation 9)."""
+        """``L = -J_clip + c_v L_v - c_e H``, averaged over learned steps (arXiv:1707.06347, equation 9)."""
         c, learn, advantage = self.config, batch.learn, batch.targets["advantage"]
         log_prob, base = policy.log_prob(batch.action), batch.targets.get("proximal", batch.log_prob)
         log_ratio = staleness = log_importance_ratio(log_prob, batch.log_prob)
@@ -104,7 +104,7 @@ class ProximalAlgorithm(SegmentAlgorithm):
             }
 
     def value_error(self, batch: Batch, value: Tensor) -> Tensor:
-        """Return the error of each value, whose mean is the value loss."""
+        """Return the error of each value; their mean is the value loss."""
         return value_error(value, batch.targets["return"])
 
     def build_optimizer(self, model: Any) -> torch.optim.Optimizer:
@@ -122,13 +122,13 @@ class ProximalAlgorithm(SegmentAlgorithm):
 
 @dataclass(frozen=True, kw_only=True)
 class PPOConfig(ProximalConfig, SegmentDelayedRewardConfig):
-    """PPO: every lane collects a segment; then num_epochs passes over all of them."""
+    """PPO: every lane collects a segment; the learner then makes num_epochs passes over all segments."""
 
     num_envs_per_worker: int = 8
     segment_length: int = 128
     batch_size: int = 256
-    """Steps per update (one minibatch); the segments of all lanes together are a multiple of it. With memory, itself a
-    multiple of segment_length."""
+    """Steps per update (one minibatch): a divisor of the steps in all lanes' segments; with memory, also a multiple of
+    segment_length."""
     num_epochs: int = 10
     learning_rate: Scheduled = 5e-4
     learning_rate_schedule: Literal["constant", "linear"] = "linear"
@@ -138,8 +138,8 @@ class PPOConfig(ProximalConfig, SegmentDelayedRewardConfig):
     value_clip_range: Tunable[float | None] = None
     """Largest change of a value per batch; None: unlimited."""
     batch_wait: float | None = None
-    """Longest wait for other lanes, in seconds after the first segment of a batch. The batch is closed without those
-    that are late; their segments are part of a later one, with a policy lag. None: every batch has all lanes."""
+    """Longest wait for other lanes, in seconds after a batch's first segment. Late segments join a later batch, with a
+    policy lag. None: every batch has all lanes."""
 
     def validate(self) -> None:
         super().validate()
@@ -147,7 +147,7 @@ class PPOConfig(ProximalConfig, SegmentDelayedRewardConfig):
         require(self.batch_wait is None or self.batch_wait > 0, "batch_wait", self.batch_wait, "more than 0, or None")
         if self.batch_wait is not None and self.backend == "serial":
             raise ConfigError(
-                f'batch_wait={self.batch_wait:g} is for lanes in processes of their own, found backend="serial", where '
+                f'batch_wait={self.batch_wait:g} needs lanes in their own processes, found backend="serial", where '
                 'nothing depends on time: use batch_wait=None, or backend="local"'
             )
 
@@ -178,5 +178,5 @@ class PPO(ProximalAlgorithm):
         return self.estimate_advantages(model, batch, values, self.config.gae_lambda)
 
     def value_error(self, batch: Batch, value: Tensor) -> Tensor:
-        """Return the error of each value, whose change since collection is clipped to ``value_clip_range``."""
+        """Return the error of each value, with its change since collection clipped to ``value_clip_range``."""
         return value_error(value, batch.targets["return"], batch.targets["old_value"], self.config.value_clip_range)

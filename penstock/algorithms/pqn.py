@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from penstock.algorithms.arithmetic.optimizers import RAdam
 from penstock.algorithms.arithmetic.returns import lambda_return
 from penstock.algorithms.arithmetic.td import linear_schedule, max_q_value
 from penstock.algorithms.bases.algorithm import Metrics, Request
+from penstock.algorithms.bases.q_learning import RewardWatch
 from penstock.algorithms.bases.segment import SegmentAlgorithm
 from penstock.config import (
     NETWORK,
@@ -31,9 +32,9 @@ from penstock.nn import QNetwork
 
 @dataclass(frozen=True, kw_only=True)
 class PQNConfig(SegmentDelayedRewardConfig):
-    """PQN: every lane collects a segment; then num_epochs passes over all of them.
+    """PQN: every lane collects a segment; the learner then makes num_epochs passes over all segments.
 
-    Sizes and rates are for classic control; those of the paper, for images, are in presets.
+    Default sizes and rates suit classic control; presets have the paper's, for images.
     """
 
     fixed: ClassVar[Mapping[str, str]] = dict.fromkeys(("layer_norm", "normalize_returns"), NETWORK)
@@ -46,8 +47,8 @@ class PQNConfig(SegmentDelayedRewardConfig):
     """Running normalisation of value targets (PopArt, arXiv:1602.07714); its statistics are part of the weights."""
     segment_length: int = 64
     batch_size: int = 256
-    """Steps per update (one minibatch); the segments of all lanes together are a multiple of it. With memory, itself a
-    multiple of segment_length."""
+    """Steps per update (one minibatch): a divisor of the steps in all lanes' segments; with memory, also a multiple of
+    segment_length."""
     num_epochs: int = 4
     """Passes over each batch."""
     learning_rate: Scheduled = 1e-3
@@ -60,7 +61,7 @@ class PQNConfig(SegmentDelayedRewardConfig):
     exploration_final: float = 0.05
     """Probability of a random action after exploration_steps."""
     exploration_steps: int = 50_000
-    """Steps over which this probability decays linearly."""
+    """Steps over which the probability of a random action decays linearly."""
     total_steps: int = 500_000
 
     def validate(self) -> None:
@@ -74,7 +75,7 @@ class PQNConfig(SegmentDelayedRewardConfig):
 
 
 class PQN(SegmentAlgorithm):
-    """Q-learning from fresh segments: no replay, no target network; stable by normalised layers.
+    """Q-learning from fresh segments: no replay, no target network; normalised layers keep it stable.
 
     Traces continue through random actions (Peng's Q(lambda)), which is correct only for steps of the newest policy.
     Rollout workers therefore wait while the learner learns, as in PPO.
@@ -86,6 +87,7 @@ class PQN(SegmentAlgorithm):
     actions: ClassVar[tuple[ActionKind, ...]] = ("discrete",)
     synchronous = True
     targets_for = ("batch",)
+    _rewards: RewardWatch | None = None
 
     def build_model(self) -> QNetwork:
         """Make the Q-network."""
@@ -105,9 +107,16 @@ class PQN(SegmentAlgorithm):
         policy, memory = model.act(request.obs, request.first, request.memory, epsilon)
         return {"action": policy.sample(request.noise)}, memory
 
+    def begin(self, model: QNetwork, learning: dict[str, Any] | None = None) -> None:
+        super().begin(model, learning)
+        if model.return_moments is None:
+            self._rewards = RewardWatch(self.remarks.append, can_normalize=False)
+
     @torch.no_grad()
     def prepare(self, model: QNetwork, batch: Batch) -> None:
-        """Compute the returns that values regress on: once per batch, by the weights that acted."""
+        """Compute the returns that values regress on, once per batch, with the weights that acted."""
+        if self._rewards is not None:
+            self._rewards.see(batch.reward * batch.valid)
         if model.memory is None:
             q = model.q(batch.obs.flatten(0, 1)).unflatten(0, batch.first.shape)
         else:

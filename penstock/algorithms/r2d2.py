@@ -11,9 +11,9 @@ from penstock.config import Config, Scheduled, require
 
 @dataclass(frozen=True, kw_only=True)
 class R2D2Config(ApeXConfig):
-    """R2D2: Ape-X with memory. Sizes and rates are for classic control; those of the paper are in the preset "atari".
+    """R2D2: Ape-X with memory. Default sizes and rates suit classic control; the preset "atari" has the paper's.
 
-    A batch is of ``batch_size`` sequences. ``buffer_size`` and ``updates_per_step`` count steps.
+    A batch has ``batch_size`` sequences. ``buffer_size`` and ``updates_per_step`` count steps.
     """
 
     hidden_sizes: tuple[int, ...] = (64,)
@@ -23,7 +23,7 @@ class R2D2Config(ApeXConfig):
     sequence_length: int = 20
     """Learned steps per sequence (section 2.3: 80)."""
     burn_in: int = 10
-    """Steps before these that only warm up the stored memory state: no loss, no gradient (section 3: 40)."""
+    """Steps before the learned ones that only warm up the stored memory state: no loss, no gradient (section 3: 40)."""
     sequence_overlap: int = 10
     """Learned steps shared by successive sequences of an episode (section 2.3: 40)."""
 
@@ -54,11 +54,11 @@ class R2D2Config(ApeXConfig):
 
 
 class R2D2(ApeX):
-    """Ape-X whose network has a memory, and which replays sequences.
+    """Ape-X with a memory in the network, which replays sequences.
 
-    **Acting** (section 2.3) is Ape-X's, with a memory state in every lane. Beside each step lies the state before it.
+    **Acting** (section 2.3) is Ape-X's, with a memory state in every lane. Each step is stored with the state before.
 
-    **Sequences** are ``burn_in`` steps and then ``sequence_length`` that are learned from. Successive ones share
+    **Sequences** are ``burn_in`` steps, then ``sequence_length`` steps to learn from. Successive ones share
     ``sequence_overlap`` steps, and none crosses the end of an episode.
 
     **Learning** (section 3) unrolls the network and its target from the stored state. The burn-in lets both states
@@ -68,10 +68,10 @@ class R2D2(ApeX):
         a*       = argmax_a Q(o_{t+n}, a; theta)
         h(x)     = sign(x) (sqrt(|x| + 1) - 1) + epsilon x,  epsilon = 1e-3
 
-    **Priorities** of sequences are ``eta max_t |delta_t| + (1 - eta) mean_t |delta_t|``. Rollout workers give the first
-    ones, by the same formula, from the values that they acted by.
+    **Priorities** of sequences are ``eta max_t |delta_t| + (1 - eta) mean_t |delta_t|``. Rollout workers compute the
+    first ones by the same formula, from the values of the acting network.
 
-    The loss is `SequenceLoss`, which ``memory`` switches on; R2D2 itself is its settings. One thing differs from the
+    The loss is `SequenceLoss`, which ``memory`` switches on; R2D2 itself consists of settings. One difference from the
     paper: the network does not receive the last action and reward.
     """
 

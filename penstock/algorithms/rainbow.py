@@ -11,14 +11,14 @@ from penstock.config import Config, Scheduled
 
 @dataclass(frozen=True, kw_only=True)
 class RainbowConfig(DQNConfig):
-    """Rainbow. Sizes and rates are for classic control; those of the paper, for Atari, are in the preset "atari"."""
+    """Rainbow. Default sizes and rates suit classic control; the preset "atari" has the paper's."""
 
     batch_size: int = 64
     double: bool = True
     dueling: bool = True
     """Dueling network (arXiv:1511.06581): separate streams for value and advantages of every atom."""
     prioritized: bool = True
-    """Prioritized replay (arXiv:1511.05952), by the KL divergence that is the loss."""
+    """Prioritized replay (arXiv:1511.05952); priorities are the loss, a KL divergence."""
     n_step: int = 3
     """Length n of n-step returns, shorter at the end of an episode (table 1)."""
     distributional: Literal["none", "c51", "quantile", "iqn"] = "c51"
@@ -47,7 +47,7 @@ class Rainbow(DQN):
 
     and the divergence is the transition's priority.
 
-    **Acting** takes the action of the largest mean, with noise on the weights, separate for every lane and step.
+    **Acting** takes the action with the largest mean, under noise on the weights, separate for every lane and step.
 
     The parts are settings of `DQN`, so that each can be left out, as in the paper's ablations.
     """

@@ -1,4 +1,4 @@
-"""Names of the algorithms, and the places of their classes; nothing of theirs is imported before it is asked for."""
+"""Names of the built-in algorithms and the places of their classes, which are imported on demand."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ ALGORITHMS = {
 
 
 def names_for(action_kind: str) -> list[str]:
-    """Names of the algorithms that choose actions of a kind."""
+    """Return the names of the algorithms that choose actions of a kind."""
     return [name for name, place in ALGORITHMS.items() if action_kind in find_object(place, "algorithm").actions]

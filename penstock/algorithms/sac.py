@@ -22,7 +22,7 @@ class SACConfig(SoftCriticConfig):
     """SAC: maximises return and entropy; the temperature between them keeps the entropy at its target."""
 
     fixed: ClassVar[Mapping[str, str]] = {
-        "initial_alpha": "a learned temperature has left its start",
+        "initial_alpha": "a learned temperature has moved on from its initial value",
         "log_std": NETWORK,
     }
 
@@ -33,8 +33,8 @@ class SACConfig(SoftCriticConfig):
     target_entropy: Tunable[float | None] = None
     """Target of a learned temperature: entropy of actions in [-1, 1]; None: minus their dimension (appendix D)."""
     target_std: Tunable[float | None] = None
-    """Standard deviation of a normal distribution whose entropy is the target, d/2 log(2 pi e std^2) for d dimensions
-    (arXiv:2604.04539: 0.15), instead of target_entropy; None: target_entropy."""
+    """Standard deviation of a normal distribution whose entropy, d/2 log(2 pi e std^2) in d dimensions, is the target
+    (arXiv:2604.04539: 0.15); None: the target is target_entropy."""
     policy_delay: int = 1
     """Critic updates per update of policy and temperature."""
     log_std: Literal["squashed", "clipped"] = "squashed"
@@ -52,7 +52,7 @@ class SACConfig(SoftCriticConfig):
         require(std is None or 0.0 < std < math.inf, "target_std", std, "more than 0 and finite, or None")
         if std is not None and entropy is not None:
             raise ConfigError(
-                f"target_std={std:g} and target_entropy={entropy:g} both set the target of the entropy: give one"
+                f"target_std={std:g} and target_entropy={entropy:g} both set the target entropy: give only one of them"
             )
 
 
@@ -69,11 +69,11 @@ class SAC(SoftCritics):
 
     @property
     def network_settings(self) -> dict[str, Any]:
-        """Arguments of the network from the settings."""
+        """Arguments of the network that depend on the settings."""
         return {"initial_alpha": self.config.initial_alpha, "clips_log_std": self.config.log_std == "clipped"}
 
     def trained_parameters(self, model: Any) -> dict[str, tuple[list[nn.Parameter], Scheduled]]:
-        """Parameters of the critics, of the policy, and the temperature."""
+        """Return the parameters of the critics and of the policy, and the temperature."""
         return super().trained_parameters(model) | {"alpha": ([model.log_alpha], self.config.learning_rate)}
 
     def update(self, model: StochasticActorCritic, batch: TransitionBatch) -> tuple[Tensor, Metrics]:
@@ -107,7 +107,7 @@ class SAC(SoftCritics):
     def improve_policy(
         self, model: StochasticActorCritic, policy: TanhGaussian, obs: Tensor, alpha: Tensor
     ) -> dict[str, Tensor]:
-        """Take a step of the policy, with its distributions at `obs`, and one of the temperature (equations 7, 18)."""
+        """Take a step of the policy, given its distributions at `obs`, and of the temperature (equations 7, 18)."""
         c = self.config
         action, log_prob = self.sample(policy)
         actor_loss = (alpha * log_prob - self.value(model, obs, action)).mean()
@@ -118,7 +118,7 @@ class SAC(SoftCritics):
         return {"actor_loss": actor_loss, "entropy": -log_prob.detach(), "alpha": alpha}
 
     def value(self, model: StochasticActorCritic, obs: Tensor, action: Tensor) -> Tensor:
-        """Objective of the policy: the smaller of both values, by critics with running moments, float32 ``[N]``."""
+        """Return the policy's objective: the smaller value of the critics, with running moments, float32 ``[N]``."""
         with evaluating(model.critics):
             return model.values(obs, action).amin(0)
 
@@ -131,7 +131,7 @@ class SAC(SoftCritics):
         return -float(d) if c.target_entropy is None else c.target_entropy
 
     def alpha(self, model: StochasticActorCritic) -> Tensor:
-        """Return the present temperature, 0-dimensional."""
+        """Return the current temperature, 0-dimensional."""
         fixed = self.config.alpha
         return model.log_alpha.detach().exp() if fixed is None else torch.full((), fixed, device=model.log_alpha.device)
 

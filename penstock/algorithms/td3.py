@@ -25,7 +25,7 @@ class TD3Config(ControlConfig):
     target_noise: Tunable[float] = 0.2
     """Standard deviation of the noise that smooths the target policy (section 6.1)."""
     target_noise_clip: Tunable[float] = 0.5
-    """Bound on this noise (section 6.1)."""
+    """Bound on the noise that smooths the target policy (section 6.1)."""
     policy_delay: int = 2
     """Critic updates per update of policy and targets (section 6.1)."""
 

@@ -46,8 +46,8 @@ class TQCConfig(SACConfig):
             )
         if self.dropped_quantiles >= self.num_quantiles:
             raise ConfigError(
-                f"dropped_quantiles={self.dropped_quantiles} leaves nothing of num_quantiles={self.num_quantiles} for "
-                f"each critic: use at most {self.num_quantiles - 1}"
+                f"dropped_quantiles={self.dropped_quantiles} leaves no quantile of num_quantiles={self.num_quantiles} "
+                f"per critic: use at most {self.num_quantiles - 1}"
             )
 
 
@@ -67,7 +67,7 @@ class TQC(SAC):
     def critic_loss(
         self, model: Any, q: Tensor, next_q: Tensor, next_bonus: Tensor, batch: TransitionBatch
     ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Compare quantiles with the atoms of all target critics but the largest (section 3 of the paper).
+        """Return the loss of quantiles against the atoms of all target critics except the largest (section 3).
 
             L_Z = sum_n mean w QuantileHuber(theta_n(o, a), y)
             y_i = r + disc (z_i - alpha log pi(a'|o')),    z the N M atoms of all target critics but the d N largest
@@ -83,6 +83,6 @@ class TQC(SAC):
         return (batch.weights * distance).mean(), q.detach().mean(2) - y.mean(1), {"q": q}
 
     def value(self, model: StochasticActorCritic, obs: Tensor, action: Tensor) -> Tensor:
-        """Objective of the policy: the mean of all critics' quantiles, none dropped, float32 ``[N]``."""
+        """Return the policy's objective: the mean of all critics' quantiles, none dropped, float32 ``[N]``."""
         with evaluating(model.critics):
             return model.q(obs, action).mean((0, 2))

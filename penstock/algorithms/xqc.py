@@ -24,34 +24,34 @@ class XQCConfig(SACConfig):
     """Keep the weights of each hidden unit at norm 1, and scale and shift of each normalisation at the norm
     sqrt(units), after every update."""
     distributional: Literal["none", "c51", "hl_gauss"] = "c51"
-    """Critics that give distributions of returns, as for SAC; "none": values."""
+    """Critics that give distributions of returns, as for SAC; "none": critics give values."""
     num_atoms: int = 101
     v_min: float = -5.0
     v_max: float = 5.0
     return_bound: float | None = 5.0
-    """Rewards are divided by the standard deviation of the running discounted return, and by more where such a return
-    or a reward would exceed this bound, the largest of the atoms; None: not scaled."""
+    """Divide rewards by the standard deviation of the running discounted return, or by more, so that no such return or
+    reward exceeds this bound, the largest atom; None: no scaling."""
     policy_delay: int = 3
     """Critic updates per update of policy and temperature, as in CrossQ."""
     initial_alpha: float = 0.01
-    """Initial value of a learned temperature, which is small because scaled rewards are."""
+    """Initial value of a learned temperature; small, because scaled rewards are small."""
 
 
 class XQC(SAC):
-    """SAC whose critics classify returns, behind normalised layers.
+    """SAC whose critics classify returns, with normalised layers.
 
         L_Z = sum_i mean w KL(m || Z_i(o, a))
         m   = projection of r / s + disc (z - alpha log pi(a'|o')) onto the atoms z, with the probabilities of
               Z_j(o', a'; theta^-), where j is the target critic with the smaller mean
 
     **Layers.** A layer is normalised by the batch before its activation. The weights of each unit are projected to norm
-    1 after every step of the optimiser: their size has no effect on a normalised output, but a step of one size changes
-    larger weights less.
+    1 after every step of the optimiser: their size has no effect on a normalised output, but larger weights would
+    change less by the same step.
 
     **Loss.** Cross-entropy has a bounded gradient. Rewards are divided by ``s``, the scale of the running discounted
     return, so that returns fit the atoms.
 
-    **Batches.** Both ends of a transition pass each critic in one batch, as in CrossQ.
+    **Batches.** Each critic evaluates both ends of a transition in one batch, as in CrossQ.
     """
 
     Config: ClassVar[type[Config]] = XQCConfig

@@ -8,10 +8,10 @@ from penstock.config.base import NETWORK, STATE, STORED, Config
 from penstock.config.checking import ConfigError, Tunable, checked, closest, find_object, read_toml, require
 from penstock.config.elsewhere import method_hint
 from penstock.config.features import FEATURES, DelayedRewardConfig, Feature, SegmentDelayedRewardConfig, grouped
-from penstock.config.making import PRESETS, cannot_change, change_config, load_preset, make_config, setting_hint
+from penstock.config.making import PRESETS, change_config, load_preset, make_config, restored_config, setting_hint
 from penstock.config.policies import PolicyConfig, agents_by_policy, policy_configs
 from penstock.config.replay import PrioritizedReplayConfig, ReplayConfig
-from penstock.config.saved import require_no_secrets, saved, whole_arguments, with_arguments
+from penstock.config.saved import require_no_secrets, saved, whole_arguments
 from penstock.config.schedules import Schedule, Scheduled, value_at
 from penstock.config.segment import (
     AsynchronousConfig,
@@ -47,7 +47,6 @@ __all__ = [
     "Source",
     "Tunable",
     "agents_by_policy",
-    "cannot_change",
     "change_config",
     "checked",
     "closest",
@@ -63,6 +62,7 @@ __all__ = [
     "require_tunable",
     "require_whole_minibatches",
     "require_whole_segments",
+    "restored_config",
     "saved",
     "setting_hint",
     "tunable_settings",
@@ -70,5 +70,4 @@ __all__ = [
     "tuned",
     "value_at",
     "whole_arguments",
-    "with_arguments",
 ]

@@ -21,7 +21,7 @@ from penstock.imports import place_of
 from penstock.self_play import settings as self_play
 
 NETWORK = "the run's weights belong to this network"
-STATE = "the state of the run's optimisers is of this kind"
+STATE = "the run's optimiser state is of this kind"
 STORED = "the contents of the replay buffer were stored with it"
 
 
@@ -43,10 +43,10 @@ class Config:
     }
     """Settings that cannot change within a run, by name, with the reason. All others can."""
     of_older_runs: ClassVar[Mapping[str, Any]] = {}
-    """Settings of runs that were saved before these existed, where they are not the defaults."""
+    """Values that settings had in runs saved before they existed, if other than the defaults."""
 
     learning_rates: ClassVar[tuple[float, float] | None] = None
-    """Values of ``learning_rate=None``: without an encoder of images, and with one; None: it is not legal."""
+    """Rates that ``learning_rate=None`` stands for, without and with an image encoder; None: it is not legal."""
 
     env: str | Callable[..., Any]
     """Environment: a Gymnasium id, "EnvPool/Id", "module:Class" or "file.py:Class"; in Python also a class, or a
@@ -79,7 +79,7 @@ class Config:
     opponent_pool: int = 8
     """Number of past versions kept as opponents, per policy."""
     opponent_interval: int | None = None
-    """Steps between two versions added to the pool; None: total_steps / 20."""
+    """Steps between versions added to the pool; None: total_steps / 20."""
     opponent_share: float = 0.5
     """Share of games played against opponents that do not learn."""
     opponent_sampling: Literal["uniform", "hard"] = "uniform"
@@ -87,18 +87,18 @@ class Config:
     them."""
     eval_against: tuple[str | Callable[..., Any], ...] = ()
     """With several agents, opponents in evaluations: "random", "best", or a class or function as "module:name" or
-    "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one policy
-    plays all seats, or the policies play each other."""
+    "file.py:name", in Python also the object; with several policies also "others", the other policies. Empty: one
+    policy plays all seats, or the policies play each other."""
     pbt: Literal["truncation", "tournament", "sample-factory"] | None = None
     """Population-based training of the run's policies (arXiv:1711.09846): at intervals a weak policy becomes a copy of
-    a stronger one, with perturbed settings. "truncation": the worst are replaced by the best; "tournament": a policy
-    that loses against a random other is replaced by it; "sample-factory": as "truncation", and settings of the policies
-    in between are perturbed in place."""
+    a stronger one, with perturbed settings. "truncation": the best replace the worst; "tournament": a policy is
+    replaced by a randomly drawn other one if that has a higher score; "sample-factory": like "truncation", and settings
+    of the policies in between are perturbed, too."""
     pbt_space: str | os.PathLike[str] | dict[str, Any] | None = None
     """Settings that may change: a TOML file with a table per setting, as for `penstock search`; in Python also the
     tables."""
     pbt_interval: int | None = None
-    """Steps of each policy between two decisions about it; None: a twentieth of its share of total_steps."""
+    """Steps of each policy between decisions about it; None: a twentieth of its share of total_steps."""
     pbt_start: int | None = None
     """Steps of each policy before the first decision about it; None: pbt_interval."""
     pbt_fraction: float | None = None
@@ -123,8 +123,8 @@ class Config:
     num_workers: int | None = None
     """Rollout workers; with backend="ray", per node. None: one per core, at most 16."""
     pin_workers: bool | None = None
-    """Keep each rollout worker on one core. None: with a GPU and one worker for each core, where the scheduler would
-    leave cores idle."""
+    """Keep each rollout worker on one core. None: only with a GPU and one worker per core, where the scheduler would
+    otherwise leave cores idle."""
     num_envs_per_worker: int = 16
     """Environments per rollout worker; with one agent each, also its number of lanes."""
     num_groups: int | None = None
@@ -142,8 +142,8 @@ class Config:
     """With backend="ray", number of nodes that step lanes, "all", "2:64" for 2 to 64 that come and go during the run,
     or the number of nodes with a custom Ray resource, by resource name."""
     evaluator: Literal["home", "node"] = "home"
-    """With backend="ray", machine that runs evaluations: "home", or "node", the first node, on a core besides those of
-    its rollout workers."""
+    """With backend="ray", machine that runs evaluations: "home", or "node", the first node, on a core of its own beside
+    the rollout workers'."""
     num_evaluators: int = 1
     """With evaluator="node", number of evaluators, one on each of the first nodes, which share the episodes of every
     evaluation."""
@@ -151,11 +151,11 @@ class Config:
     """Learners of the policy, one process each, with device="cuda" one GPU each; each computes a share of every update.
     With backend="local" and central inference, each has its own policy worker."""
     nodes_per_gateway: int | None = None
-    """With backend="ray", largest number of nodes of a gateway, a process on one of them that stands between home and
-    these nodes; None: no gateways up to 8 nodes, and one for each 64 of more."""
+    """With backend="ray", largest number of nodes per gateway, a process on one of them that relays between home and
+    these nodes; None: no gateways for up to 8 nodes, else one per 64 nodes."""
     node_weights: Literal["float32", "bfloat16"] = "float32"
-    """With backend="ray", precision in which weights are sent to nodes: "bfloat16" halves the bytes, and lanes act by
-    the rounded weights, whose probabilities are recorded."""
+    """With backend="ray", precision in which weights are sent to nodes: "bfloat16" halves the bytes; lanes act with the
+    rounded weights, and record their probabilities."""
     learner_nodes: int | dict[str, int] = 0
     """With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
     resource name. The first learner always runs at home."""
@@ -190,13 +190,13 @@ class Config:
     """Budget in steps; schedules span it."""
     max_seconds: float | None = None
     """Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s. With
-    backend="ray" the seconds count from the moment when a node is there."""
+    backend="ray", time counts from the moment a node has joined."""
     target_return: float | None = None
     """The run ends when the mean return of an evaluation reaches this value; None: no target."""
     eval_interval: int | float | Literal["continuous"] | None = None
     """Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the newest
-    weights; 0: never. None: total_steps / 20, with a target_return after each batch, but in no more than 3 %, with a
-    target_return 10 %, of the cores' time, beyond a first second of playing (not with backend="serial")."""
+    weights; 0: never. None: total_steps / 20, or with a target_return after each batch; after the first second of play,
+    they take at most 3 % of the cores' time, or 10 % with a target_return (no limit with backend="serial")."""
     eval_episodes: int = 20
     """Episodes per evaluation; in games, episodes per opponent and seat or policy."""
     eval_exploration: bool = False
@@ -204,8 +204,8 @@ class Config:
     eval_max_steps: int = 30_000
     """Steps after which an evaluation ends an episode early and plays another; the return up to then counts."""
     eval_films: int = 0
-    """Largest number of films of evaluations kept in the run, spread over the training, with the newest and that of the
-    best weights; 0: none are made. A film is of one more episode (needs the extra "video")."""
+    """Largest number of evaluation films kept in the run, spread over the training, among them the newest and that of
+    the best weights; 0: no films. A film shows one extra episode (needs the extra "video")."""
     checkpoint_interval: int | None = None
     """Steps between checkpoints; 0: only at the end of training; None: total_steps / 10."""
     keep_checkpoints: int = 3
@@ -215,11 +215,11 @@ class Config:
     s3://bucket/name is a directory runs/name whose files are also sent there (needs the extra "s3"); with a slash at
     its end, a directory within it, named as with "auto"."""
     send_seconds: float = 300.0
-    """Longest wait at the end of a training until everything is sent to the URL of run_dir, in seconds."""
+    """Longest wait, in seconds, at the end of training until all files are sent to the URL of run_dir."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.env, str | type):
-            from penstock.envs.factories import made_hint  # here, because most are named or a class
+            from penstock.envs.factories import made_hint  # here, because most environments are names or classes
 
             if hint := made_hint(self.env):
                 raise ConfigError(hint)
@@ -258,7 +258,7 @@ class Config:
         is_pace = not isinstance(pace, int | float) or 0 <= pace < 1 or (1 <= pace < math.inf and pace == int(pace))
         legal = 'a whole number of steps, a fraction of total_steps below 1, 0, "continuous" or None'
         require(is_pace, "eval_interval", pace, legal)
-        legal = "more than 0, or None, with a target_return, which only evaluations reach"
+        legal = "more than 0, or None, with a target_return, which only an evaluation can reach"
         require(pace != 0 or self.target_return is None, "eval_interval", pace, legal)
         rate = self.learning_rate
         require(rate is not None or self.learning_rates is not None, "learning_rate", rate, "a number, or a function")
@@ -274,7 +274,7 @@ class Config:
         if self.pin_workers and self.backend != "local":
             raise ConfigError(
                 f'pin_workers=True is for backend="local", found backend="{self.backend}", whose rollout workers are '
-                "no processes of this machine: leave it out"
+                "not processes of this machine: leave it out"
             )
         is_device = re.fullmatch(r"cpu|cuda(:\d+)?", self.device) is not None
         require(is_device, "device", self.device, '"cpu", "cuda" or "cuda:<index>"')
@@ -309,14 +309,14 @@ class Config:
                 "such as [learning_rate] with low = 1e-5, high = 1e-2 and log = true"
             )
         if self.pbt is None and self.pbt_space:
-            raise ConfigError('pbt_space is given, and pbt is None: use pbt="truncation", or leave pbt_space out')
+            raise ConfigError('pbt_space is given, but pbt is None: use pbt="truncation", or leave pbt_space out')
         if self.pbt is not None and self.schedule is not None:
-            raise ConfigError(f"schedule and pbt={self.pbt!r} both change the settings of policies: give one")
+            raise ConfigError(f"schedule and pbt={self.pbt!r} both change the settings of policies: give only one")
         if self.schedule_policy is not None:
             which = f"schedule_policy={self.schedule_policy!r} chooses a policy of a lineage"
             if is_json(self.schedule) or isinstance(self.schedule, Mapping):
                 raise ConfigError(
-                    f"{which}, and schedule is of one policy: leave schedule_policy out, or give the path of a lineage "
+                    f"{which}, but schedule is of one policy: leave schedule_policy out, or give the path of a lineage "
                     "as schedule"
                 )
             if not isinstance(self.schedule, str):
@@ -328,20 +328,20 @@ class Config:
         require(size > 0, "num_learners", size, "1 or more")
         if on_nodes >= size:
             raise ConfigError(
-                f"learner_nodes={self.learner_nodes!r} puts {on_nodes} of num_learners={size} learners on nodes, and "
+                f"learner_nodes={self.learner_nodes!r} puts {on_nodes} of num_learners={size} learners on nodes, but "
                 f"the first is at home: use num_learners={on_nodes + 1} or more, or fewer learner_nodes"
             )
         if size == 1:
             return
         if self.backend == "serial":
             raise ConfigError(
-                f'num_learners={size} needs as many processes, and backend="serial" has one: use backend="local", or '
+                f'num_learners={size} needs as many processes, but backend="serial" has one: use backend="local", or '
                 "num_learners=1"
             )
         if (count := len(self.policies) or self.num_policies) > 1:
             raise ConfigError(
-                f"num_learners={size} is for one policy, found {count}: each of several has a learner of its own "
-                "already; use num_learners=1"
+                f"num_learners={size} is for one policy, found {count}: each of several policies already has its own "
+                "learner; use num_learners=1"
             )
         shared = self.shared_by_learners
         most = math.gcd(*shared.values()) or size  # a custom config may share nothing: any number of learners is legal
@@ -350,12 +350,12 @@ class Config:
         for what, count in shared.items():
             if count % size:
                 raise ConfigError(
-                    f"num_learners={size} is {'more than' if size > count else 'no divisor of'} the {count} {what}, of "
-                    f"which each learner has the same share: use {' or '.join(map(str, near))}"
+                    f"num_learners={size} is {'more than' if size > count else 'no divisor of'} the {count} {what}, "
+                    f"which learners share equally: use {' or '.join(map(str, near))}"
                 )
 
     def settled(self, *, encodes_images: bool) -> Self:
-        """Return a config with numbers in place of those None that depend on the network.
+        """Return a config with numbers in place of None in settings that depend on the network.
 
         Parameters
         ----------
@@ -397,12 +397,12 @@ class Config:
 
     @property
     def least_nodes(self) -> int:
-        """Number of nodes that step lanes when the run begins, below which lost ones are waited for."""
+        """Number of nodes with which the run begins; with fewer, it waits for lost nodes to return."""
         return self._bounds_of_nodes[0]
 
     @property
     def nodes_asked(self) -> str:
-        """Number of nodes, those with learners included, in words: "3", "2 to 64"; empty: no nodes take part."""
+        """Number of nodes, including those with learners, in words: "3", "2 to 64"; empty without nodes."""
         least, most = (number + self.num_learner_nodes for number in self._bounds_of_nodes)
         return "" if self.backend != "ray" else str(most) if least == most else f"{least} to {most}"
 
@@ -451,25 +451,25 @@ class Config:
         return self.workers * self.lanes_per_worker
 
     def data_path_for(self, usual: str | type, algorithm: str) -> str | type:
-        """Return the data path that an algorithm has with these settings.
+        """Return the data path that an algorithm uses with these settings.
 
         Parameters
         ----------
         usual
-            Its data path where the settings ask for no other one.
+            The algorithm's data path, unless settings need another.
         algorithm
-            Its name, for messages.
+            Name of the algorithm, for messages.
 
         Raises
         ------
         ConfigError
-            The settings ask for another one, which cannot take the place of this.
+            The settings need another data path, which cannot replace the usual one.
         """
         return usual
 
     @property
     def shared_by_learners(self) -> dict[str, int]:
-        """Return the quantities that learners share equally, amount by description."""
+        """Return the quantities that learners share equally: amounts by description."""
         return {}
 
     @property
@@ -483,7 +483,7 @@ class Config:
 
     @classmethod
     def fixed_settings(cls) -> dict[str, str]:
-        """Return the settings that cannot change within a run, reason by name."""
+        """Return the settings that cannot change within a run: reasons by name."""
         fixed: dict[str, str] = {}
         for owner in reversed(cls.__mro__):
             fixed |= vars(owner).get("fixed", {})

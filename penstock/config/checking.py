@@ -22,7 +22,7 @@ T = TypeVar("T")
 _KEPT = (str, bool, dict, types.NoneType)
 _CHECKED = (*_KEPT, Any, Literal, int, float, Callable, os.PathLike, ...)
 
-TUNABLE = "may change while a run goes on"
+TUNABLE = "may change during a run"
 Tunable = Annotated[T, TUNABLE]
 """Type of a number that may change during a run: the learner reads it before every batch."""
 
@@ -75,7 +75,7 @@ def checked(name: str, value: Any, hint: Any) -> Any:
 
 
 def require_fields(owner: type, hints: dict[str, Any]) -> None:
-    """Raise `ConfigError` if an annotation in a config is no field of it, or a field has a type without a check."""
+    """Raise `ConfigError` if an annotation in a config is not a field, or a field has a type without a check."""
     names = [name for name in vars(owner).get("__annotations__", ()) if "ClassVar" not in str(hints[name])]
     if names and "__dataclass_fields__" not in vars(owner):
         fields = f"{owner.__name__} is not decorated, so that its {', '.join(names)} would be ignored"
@@ -91,7 +91,7 @@ def require_type(name: str, hint: Any) -> None:
             require_type(name, part)
     elif origin not in _CHECKED:
         legal = "bool, int, float, str, None, Any, Literal (for Enum), tuple (for list), dict, Callable, os.PathLike"
-        raise ConfigError(f"{name} has the type {_legal(hint)}, and legal are {legal} and unions of them")
+        raise ConfigError(f"{name} has the type {_legal(hint)}; legal types are {legal} and unions of them")
 
 
 def _whole(value: Any) -> Any:
@@ -104,7 +104,7 @@ def _whole(value: Any) -> Any:
 
 
 def alternatives(hint: Any) -> tuple[Any, ...]:
-    """Return the members of a union; of any other type hint, itself."""
+    """Return the members of a union; for any other type hint, the hint itself."""
     return typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
 
 
@@ -133,7 +133,7 @@ def find_object(name: str, what: str) -> Any:
     """
     place, _, attribute = name.rpartition(":")
     lost = why_lost(what, name, f"{what}=... again in Python (load_policy, Trainer.resume)")
-    if "<" in name:  # a lambda, local definition or object: nothing is imported
+    if "<" in name:  # a lambda, local definition or object, which cannot be imported
         raise ConfigError(lost)
     try:
         module = load_module(place)

@@ -179,7 +179,7 @@ SETTINGS = {
     "tensorboard_log": _PLOT,
 }
 
-# Settings elsewhere that are none here, and the alternative.
+# Settings of other libraries that have no counterpart here, and what to do instead.
 NO_SETTINGS = {
     "verbose": "training shows its progress; algo.train(quiet=True) shows nothing",
     "callback": "give it to algo.train(on_update=...)",
@@ -205,6 +205,7 @@ _METHODS = {
     "save_to_path": "save(path)",
     "evaluate_policy": "evaluate(episodes)",
     "stop": "close()",
+    "export": "penstock.load_policy(run_dir).export(path)",
     "set_env": "penstock.Trainer.resume(run_dir, env=...)",
 }
 

@@ -1,4 +1,4 @@
-"""Features, parts of a run that settings turn on, each in a room of its own; and the groups of all settings."""
+"""Features (parts of a run that settings turn on, each in its own package), and the groups of all settings."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ class Feature(Protocol):
     roles: Mapping[str, tuple[str, ...]]
     """Activities of each kind of role that the feature adds; a policy has one of each kind, or none."""
     activities: tuple[str, ...]
-    """Activities that rollout workers have besides."""
+    """Activities that the feature adds to rollout workers."""
     metrics: str
     """Prefix of the feature's metrics."""
     explain: str
     """Place of the function that plots what the feature did in an episode, as ``penstock eval --explain``."""
 
     def hint(self, setting: str, known: Collection[str]) -> str | None:
-        """Return the hint for a setting that is not among an algorithm's; None: no setting of this feature."""
+        """Return the hint for a setting that an algorithm lacks; None: it is no setting of this feature."""
         ...
 
     def rows(self, metrics: Mapping[str, float], shown: Callable[[float], str]) -> list[tuple[str, str]]:
-        """Return rows of the live view from the feature's metrics, by names without the prefix, each number `shown`."""
+        """Return rows of the live view from metrics named without the prefix, with numbers formatted by `shown`."""
         ...
 
 

@@ -14,7 +14,6 @@ from penstock.config.base import Config
 from penstock.config.checking import ConfigError, closest, read_toml
 from penstock.config.elsewhere import NO_SETTINGS, SETTINGS
 from penstock.config.features import FEATURES
-from penstock.config.saved import with_arguments
 from penstock.imports import why_lost
 
 C = TypeVar("C", bound=Config)
@@ -40,7 +39,7 @@ def make_config(config_class: type[C], values: Mapping[str, Any], preset: str | 
         raise ConfigError('env is missing: give a Gymnasium id such as "CartPole-v1", a callable or a class')
     for f in dataclasses.fields(config_class):
         if f.name not in merged and f.default is f.default_factory:  # both are MISSING
-            raise ConfigError(f"{f.name} is missing, {config_class.__name__} has no default of it: give {f.name}=...")
+            raise ConfigError(f"{f.name} is missing, {config_class.__name__} has no default for it: give {f.name}=...")
     return config_class(**merged)
 
 
@@ -55,7 +54,7 @@ def setting_hint(name: str, known: Collection[str]) -> str:
         The settings of the algorithm.
     """
     if name in NO_SETTINGS:
-        return f": that is no setting here; {NO_SETTINGS[name]}"
+        return f": it is not a setting here; {NO_SETTINGS[name]}"
     for feature in FEATURES:
         if (hint := feature.hint(name, known)) is not None:
             return f": {hint}" if hint else ""
@@ -64,7 +63,17 @@ def setting_hint(name: str, known: Collection[str]) -> str:
     for alternative, field in fields.items():
         if field in known:
             return f": here it is {alternative}"
-    return f": other algorithms here call it {' or '.join(fields.values())}, this one has none" if fields else ""
+    return f": other algorithms here call it {' or '.join(fields.values())}, this one lacks it" if fields else ""
+
+
+def restored_config(config_class: type[C], before: Mapping[str, Any], changes: Mapping[str, Any]) -> C:
+    """Return the config of a run's saved settings with changes; environment arguments that are not given again stay."""
+    before = {**config_class.of_older_runs, **before}
+    merged = {**before, **changes}
+    given, had = changes.get("env_kwargs"), before.get("env_kwargs")
+    if isinstance(given, Mapping) and isinstance(had, Mapping):
+        merged["env_kwargs"] = {**had, **given}
+    return make_config(config_class, merged)
 
 
 def change_config(config_class: type[C], before: Mapping[str, Any], changes: Mapping[str, Any]) -> C:
@@ -75,13 +84,12 @@ def change_config(config_class: type[C], before: Mapping[str, Any], changes: Map
     ConfigError
         A field is unknown, ill-typed, out of range, or cannot change within a run; the message says why not.
     """
-    before = {**config_class.of_older_runs, **before}
-    config = make_config(config_class, with_arguments(before, changes))
+    config = restored_config(config_class, before, changes)
     fixed = config_class.fixed_settings()
-    had = make_config(config_class, {**before, "env": config.env})
+    had = restored_config(config_class, before, {"env": config.env})
     for name in sorted(fixed.keys() & changes.keys()):
         found, legal = getattr(config, name), getattr(had, name)
-        if found != legal and not why_lost(name, legal):  # what was not saved by name is given again
+        if found != legal and not why_lost(name, legal):  # a value that could not be saved must be given again
             raise cannot_change(name, repr(found), legal, fixed[name])
     return config
 
@@ -90,14 +98,14 @@ def cannot_change(name: str, found: str, legal: Any, why: str) -> ConfigError:
     """Return the error for a setting that cannot change within a run."""
     return ConfigError(
         f"{name}={found} is not legal here: {name} cannot change within a run, and is {legal!r} in this one, because "
-        f"{why}. Start a new run for another"
+        f"{why}. Start a new run to change it"
     )
 
 
 def load_preset(name: str | os.PathLike[str], config_class: type[Config]) -> dict[str, Any]:
     """Read the settings of a preset: a name in ``penstock/presets``, or the path of a TOML file.
 
-    A preset has a table of settings per algorithm, with the algorithm's name on the command line.
+    A preset has a table of settings per algorithm, named as the algorithm is on the command line.
 
     Raises
     ------
@@ -117,7 +125,7 @@ def load_preset(name: str | os.PathLike[str], config_class: type[Config]) -> dic
         hint = f"; write [{table}] above the settings"
         if path.parent == PRESETS:
             others = [each.stem for each in sorted(PRESETS.glob("*.toml")) if table in tomllib.loads(each.read_text())]
-            hint = f"; presets for {table} are {', '.join(others)}" if others else f"; no preset is for {table}"
+            hint = f"; presets for {table} are {', '.join(others)}" if others else f"; {table} has no presets"
         has = f"its tables are {', '.join(sorted(tables))}" if tables else "it has no tables"
         raise ConfigError(f"preset {name!r} has no table [{table}]: {has}{hint}")
     return dict(tables[table])

@@ -14,14 +14,14 @@ OF_RAY = {
     "nodes": 1, "nodes_per_gateway": None, "node_weights": "float32", "address": None, "evaluator": "home",
     "num_evaluators": 1, "learner_nodes": 0,
 }  # fmt: skip
-"""Settings that are for backend="ray" alone, besides `replay_at`, with their defaults."""
+"""Settings only for backend="ray", in addition to `replay_at`, with their defaults."""
 _BOUNDS = re.compile(r"(\d+):(\d+)")  # least and largest number of nodes
 NODES_PER_GATEWAY = 64
 FAN_OUT = 8  # largest number of nodes without gateways, and of gateways that home, or one of them, sends weights to
 
 
 def parts_of(whole: range, count: int) -> list[range]:
-    """Cut a range into `count` parts of as many numbers, to one."""
+    """Cut a range into `count` parts whose lengths differ by at most one."""
     cuts = [whole.start + len(whole) * place // count for place in range(count + 1)]
     return [range(begin, end) for begin, end in itertools.pairwise(cuts)]
 
@@ -34,7 +34,7 @@ def levels_of(num_nodes: int, nodes_per_gateway: int | None) -> list[list[range]
     num_nodes
         Nodes of the run that step lanes.
     nodes_per_gateway
-        Largest number of nodes of a gateway; None: `NODES_PER_GATEWAY`, and no gateway for up to `FAN_OUT` nodes.
+        Largest number of nodes per gateway; None: `NODES_PER_GATEWAY`, and no gateway for up to `FAN_OUT` nodes.
     """
     if nodes_per_gateway is None and num_nodes <= FAN_OUT:
         return []
@@ -47,7 +47,7 @@ def levels_of(num_nodes: int, nodes_per_gateway: int | None) -> list[list[range]
 
 
 def require_shards(backend: str, *, saves: bool) -> None:
-    """Raise `ConfigError` if the replay of a run with these settings cannot lie in shards at gateways."""
+    """Raise `ConfigError` if the replay of a run with these settings cannot be in shards at gateways."""
     shown = 'replay_at="gateways"'
     if backend != "ray":
         raise ConfigError(
@@ -55,8 +55,8 @@ def require_shards(backend: str, *, saves: bool) -> None:
         )
     if saves:
         raise ConfigError(
-            f"{shown} is not possible with save_replay=True: rows lie on other machines than the checkpoints; use "
-            'replay_at="home", or save_replay=False, with which a resumed run fills its shards anew'
+            f"{shown} is not possible with save_replay=True: rows are on other machines than the checkpoints; use "
+            'replay_at="home", or save_replay=False, with which a resumed run refills its shards'
         )
 
 
@@ -72,8 +72,8 @@ def require_nodes(config: Any) -> None:
         require(nodes == "all" or _are_counts(nodes, 1), "nodes", nodes, legal.format(others))
     if config.evaluator == "node" and config.least_nodes < config.num_nodes:
         raise ConfigError(
-            f'evaluator="node" plays on the first node, which may go with nodes={nodes!r}: use evaluator="home", '
-            "or one number of nodes"
+            f'evaluator="node" plays on the first node, which may leave with nodes={nodes!r}: use evaluator="home", '
+            "or a fixed number of nodes"
         )
     _require_evaluators(config)
     is_legal = _are_counts(learners, 1 if isinstance(learners, dict) else 0)
@@ -84,12 +84,12 @@ def require_nodes(config: Any) -> None:
     if given and config.backend != "ray":
         raise ConfigError(
             f'{given[0]}={getattr(config, given[0])!r} is for backend="ray", found backend="{config.backend}", which '
-            'runs on this machine alone: use backend="ray", or leave it out'
+            'runs on this machine only: use backend="ray", or leave it out'
         )
 
 
 def left_on_nodes(before: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings for backend="ray" that a run resumed with another backend loses, with their defaults."""
+    """Return the settings for backend="ray" that a run resumed with another backend drops, with their defaults."""
     if before.get("backend") != "ray" or changes.get("backend", "ray") == "ray":
         return {}
     defaults = {**OF_RAY, "replay_at": "home"}
@@ -97,20 +97,20 @@ def left_on_nodes(before: Mapping[str, Any], changes: Mapping[str, Any]) -> dict
 
 
 def _require_evaluators(config: Any) -> None:
-    """Raise `ConfigError` if evaluators cannot be on a node each, or share no episodes."""
+    """Raise `ConfigError` if evaluators outnumber nodes or episodes, or are not on nodes."""
     count = config.num_evaluators
     require(count > 0, "num_evaluators", count, "1 or more")
     if count == 1 or config.backend != "ray":
         return
     if config.evaluator != "node":
         raise ConfigError(
-            f'num_evaluators={count} are on a node each, and evaluator="{config.evaluator}" is one at home: use '
+            f'num_evaluators={count} need a node each, but evaluator="{config.evaluator}" is one at home: use '
             'evaluator="node", or num_evaluators=1'
         )
     most = min(config.eval_episodes, config.num_nodes if config.nodes != "all" else count)
     if count > most:
         raise ConfigError(
-            f"num_evaluators={count} are on a node each and share the episodes, found nodes={config.nodes!r} and "
+            f"num_evaluators={count} need a node each and share the episodes, found nodes={config.nodes!r} and "
             f"eval_episodes={config.eval_episodes}: use num_evaluators={most} or fewer, or more nodes or episodes"
         )
 
@@ -121,6 +121,6 @@ def counts_of(nodes: Any) -> list[Any]:
 
 
 def _are_counts(nodes: Any, least: int) -> bool:
-    """Return whether there are numbers of nodes, none below `least`."""
+    """Return whether a setting has numbers of nodes, none below `least`."""
     counts = counts_of(nodes)
     return bool(counts) and all(type(count) is int and count >= least for count in counts)

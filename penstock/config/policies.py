@@ -48,7 +48,7 @@ def policy_configs(config: Config, agents: Sequence[str]) -> list[PolicyConfig]:
     config
         Settings of the run.
     agents
-        Names of the environment's agents; empty where it has one.
+        Names of the environment's agents; empty if it has only one.
 
     Raises
     ------
@@ -65,12 +65,12 @@ def policy_configs(config: Config, agents: Sequence[str]) -> list[PolicyConfig]:
         )
     if not config.policies and config.num_policies == 1:
         if config.policy_of is not None:
-            raise ConfigError("policy_of assigns agents to policies, and there is one: give num_policies or policies")
+            raise ConfigError("policy_of assigns agents to policies, but there is one: give num_policies or policies")
         own = dataclasses.replace(config, num_agents=len(found), num_groups=_num_groups(config)) if found else config
         return [PolicyConfig("", found, own)]
     if config.policies and config.num_policies not in (1, len(config.policies)):
         raise ConfigError(
-            f"num_policies={config.num_policies} and policies={list(config.policies)} contradict each other: give one"
+            f"num_policies={config.num_policies} contradicts policies={list(config.policies)}: give only one of them"
         )
     if not found:
         return _population(config)
@@ -88,7 +88,7 @@ def policy_configs(config: Config, agents: Sequence[str]) -> list[PolicyConfig]:
 
 
 def agents_by_policy(config: Config, agents: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Return the agents that each policy plays in an environment of several; parameters as for `policy_configs`.
+    """Return the agents that each policy plays in an environment with several; parameters as for `policy_configs`.
 
     Raises
     ------
@@ -118,7 +118,7 @@ def agents_by_policy(config: Config, agents: Sequence[str]) -> dict[str, tuple[s
 
 
 def _num_groups(config: Config) -> int | None:
-    """Number of groups for all policies; None: one or two, each with equally many games of each kind."""
+    """Number of groups for all policies; None: one, or two if both would have the same games."""
     return config.num_groups or (None if self_play.splits_in_two(config) else 1)
 
 
@@ -129,7 +129,7 @@ def _population(config: Config) -> list[PolicyConfig]:
     """
     names, size = config.policy_names, config.num_envs_per_worker
     if AGENTS in (key for own in config.policies.values() if isinstance(own, Mapping) for key in own):
-        raise ConfigError(f"policies: {AGENTS} are given, and the environment has one agent: leave {AGENTS} out")
+        raise ConfigError(f"policies: {AGENTS} are given, but the environment has one agent: leave {AGENTS} out")
     if config.policy_of is not None:
         of_env = [_called(config.policy_of, "", env, names) for env in range(size)]
         if without := [name for name in names if name not in of_env]:
@@ -140,8 +140,8 @@ def _population(config: Config) -> list[PolicyConfig]:
     elif size % len(names):
         legal = [count for count in (size // len(names) * len(names), (size // len(names) + 1) * len(names)) if count]
         raise ConfigError(
-            f"num_envs_per_worker={size} cannot be shared among {len(names)} policies, of which each plays as many "
-            f"environments of a worker as another: use {' or '.join(map(str, legal))}"
+            f"num_envs_per_worker={size} cannot be shared among {len(names)} policies, which play equally many "
+            f"environments of a worker: use {' or '.join(map(str, legal))}"
         )
     else:
         of_env = [names[env % len(names)] for env in range(size)]
@@ -160,13 +160,13 @@ def _played_by(config: Config, agents: Sequence[str]) -> dict[str, dict[str, Any
     """Return each policy's settings, with the agents that `policy_of` assigns to it."""
     names, played = config.policy_names, dict[str, list[str]]()
     if AGENTS in (key for own in config.policies.values() if isinstance(own, Mapping) for key in own):
-        raise ConfigError(f"policy_of and {AGENTS} both assign agents to policies: give one")
+        raise ConfigError(f"policy_of and {AGENTS} both assign agents to policies: give only one of them")
     for agent in agents:
         of = [_called(config.policy_of, agent, env, names) for env in range(config.num_envs_per_worker)]
         if len(set(of)) > 1:
             raise ConfigError(
-                f"policy_of gives agent {agent!r} to {of[0]!r} in environment 0 and to others elsewhere: where several "
-                "agents play together, the agent alone decides"
+                f"policy_of gives agent {agent!r} to {of[0]!r} in environment 0 and to others elsewhere: if several "
+                "agents play together, the policy must depend on the agent alone"
             )
         played.setdefault(of[0], []).append(agent)
     if without := [name for name in names if name not in played]:
@@ -215,7 +215,7 @@ def _with_own(config: Config, name: str, settings: Any, share: Mapping[str, Any]
         raise ConfigError(f"policies[{name!r}]={settings!r} is not legal: give its settings by name, or {{}}")
     own = {key: value for key, value in settings.items() if key != AGENTS}
     if shared := sorted(own.keys() & set(OF_THE_RUN)):
-        raise ConfigError(f"policies[{name!r}]: {', '.join(shared)} belongs to the whole run: give it beside policies")
+        raise ConfigError(f"policies[{name!r}]: {', '.join(shared)} belongs to the whole run: give it outside policies")
     values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
     try:
         return make_config(type(config), {**values, **share, **own})

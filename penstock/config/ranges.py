@@ -77,7 +77,7 @@ def range_of(name: str, table: Mapping[str, Any], hint: Any) -> Range:
         raise ConfigError(f"{where} log=true is not legal: low must be more than 0 on a logarithmic scale")
     if step is not None:
         if log:
-            raise ConfigError(f"{where} has log and step: steps are equal, those of a logarithmic scale are not")
+            raise ConfigError(f"{where} has log and step: equal steps do not fit a logarithmic scale; give only one")
         step = checked("step", step, number)
         if not 0 < step < high - low or not is_multiple(high - low, step):
             raise ConfigError(f"{where} step={step!r} is not legal: two or more steps from low must end at high")
@@ -88,7 +88,7 @@ def _number_of(name: str, table: Mapping[str, Any], hint: Any) -> type:
     """Return int or float, by the setting's type; for a setting that may be either, by the type of the bounds."""
     kinds = [option for option in alternatives(hint) if option in (int, float)]
     if not kinds:
-        raise ConfigError(f"[{name}] has low and high, but {name} is no number: write its values")
+        raise ConfigError(f"[{name}] has low and high, but {name} is not a number: list its values")
     are_whole = all(isinstance(table[end], int) for end in ("low", "high"))
     return kinds[0] if len(kinds) == 1 else int if are_whole else float
 

@@ -37,40 +37,40 @@ class ReplayConfig(DelayedRewardConfig):
     updates_per_step: float = 1.0
     """Updates per step; the rate limiter holds back learner or rollout workers to keep this ratio."""
     ratio_slack: int | None = None
-    """Updates by which learner or rollout workers may be ahead of this ratio; None: those due for two steps of all
-    lanes, at least 32; with backend="serial", those due for one step."""
+    """Updates by which learner or rollout workers may be ahead of updates_per_step; None: those due for two steps of
+    all lanes, at least 32; with backend="serial", those due for one step."""
     n_step: int = 1
     """Length n of n-step returns, shorter at the end of an episode."""
     publish_interval: int = 1
-    """Updates between two publications of the weights to the acting roles."""
+    """Updates between publications of the weights to the acting roles."""
     hindsight: Literal["future", "episode", "final"] | None = None
-    """Hindsight experience replay (arXiv:1707.01495): store ended episodes again, with goals that they achieved as
-    desired goals: at the same or a later step ("future"), at any step ("episode"), or at the last step ("final"). None:
-    off."""
+    """Hindsight experience replay (arXiv:1707.01495): store ended episodes again, with desired goals that they
+    achieved: at the same or a later step ("future"), at any step ("episode"), or at the last step ("final"). None: off.
+    """
     goals_per_step: int = 4
     """Relabelled goals per step, with hindsight="future" or "episode" (section 4.5: k)."""
     save_replay: bool = False
     """Store the replay buffer in checkpoints, incrementally; learning pauses meanwhile. A run resumed without it
     refills the buffer before it learns."""
     replay_at: Literal["home", "gateways"] = "home"
-    """With backend="ray", place of the replay buffer: home, or a shard of it at each gateway, which stores the steps of
-    its nodes; batches are drawn from all shards. There is a gateway for each `nodes_per_gateway` nodes, or each 64."""
+    """With backend="ray", place of the replay buffer: home, or a shard at each gateway, which stores the steps of its
+    nodes; batches are drawn from all shards. There is one gateway per `nodes_per_gateway` nodes, by default per 64."""
 
     def validate(self) -> None:
         super().validate()
         for name in ("batch_size", "buffer_size", "learning_starts", "n_step", "publish_interval"):
             require(getattr(self, name) > 0, name, getattr(self, name), "1 or more")
         is_ratio = 0.0 < self.updates_per_step < math.inf
-        require(is_ratio, "updates_per_step", self.updates_per_step, "a finite number of more than 0")
+        require(is_ratio, "updates_per_step", self.updates_per_step, "more than 0, and finite")
         if self.batch_size > self.learning_starts:
             raise ConfigError(
-                f"batch_size={self.batch_size} is more than there is to draw from at the first update: use at most "
+                f"batch_size={self.batch_size} is more than the steps stored before the first update: use at most "
                 f"learning_starts={self.learning_starts}, or start later"
             )
         if self.min_steps >= self.total_steps:
             raise ConfigError(
                 f"nothing would be learned: learning starts after {self.min_steps} steps (learning_starts="
-                f"{self.learning_starts}, and {self.steps_of_a_row} in each of {self.num_lanes} lanes), and "
+                f"{self.learning_starts}, and {self.steps_of_a_row} in each of {self.num_lanes} lanes), but "
                 f"total_steps={self.total_steps}: use more total_steps, or start earlier"
             )
         if self.learning_starts > self.buffer_size:
@@ -98,14 +98,14 @@ class ReplayConfig(DelayedRewardConfig):
 
     @property
     def gateway_levels(self) -> list[list[range]]:
-        """As in the base; shards need a gateway, however few nodes there are."""
+        """As in the base class; shards need gateways, however few nodes there are."""
         if self.replay_at == "home":
             return super().gateway_levels
         return levels_of(self.num_nodes, self.nodes_per_gateway or NODES_PER_GATEWAY)
 
     @property
     def num_shards(self) -> int:
-        """Shards of the replay buffer at gateways; 0: it is at home."""
+        """Number of shards of the replay buffer at gateways; 0: the buffer is at home."""
         return len(self.gateway_levels[-1]) if self.replay_at == "gateways" else 0
 
     def _require_hindsight(self) -> None:
@@ -127,7 +127,7 @@ class ReplayConfig(DelayedRewardConfig):
         )
 
     def data_path_for(self, usual: str | type, algorithm: str) -> str | type:
-        """Return "hindsight" with hindsight; else the usual one, or that of other rewards."""
+        """Return "hindsight" with hindsight, else the data path of the base class."""
         if self.hindsight is None:
             return super().data_path_for(usual, algorithm)
         if usual != "replay":
@@ -154,12 +154,12 @@ class ReplayConfig(DelayedRewardConfig):
 
     @property
     def steps_of_a_row(self) -> int:
-        """Steps after which a lane has certainly finished a row of the replay buffer."""
+        """Largest number of steps that a lane needs to finish a row of the replay buffer."""
         return self.n_step + 1
 
     @property
     def slack(self) -> int:
-        """ratio_slack, resolved."""
+        """Value of ratio_slack, with None resolved."""
         if self.ratio_slack is not None:
             return self.ratio_slack
         if self.backend == "serial":  # one step of every lane

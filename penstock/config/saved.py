@@ -6,7 +6,7 @@ mark                                               value
 ``{"$tuple": [...]}``                              a tuple
 ``{"$float": "inf"}``                              a float that is not finite
 ``{"$path": "maps/a.txt"}``                        a path
-``{"$dict": [[key, value], ...]}``                 a dict whose keys are not all texts
+``{"$dict": [[key, value], ...]}``                 a dict whose keys are not all strings
 ``{"$array": [...], "shape": ..., "dtype": ...}``  a NumPy array of numbers, of at most `LARGEST` elements
 ``{"$not_saved": "numpy.ndarray float64 (9, 9)"}`` any other object: give it again to resume
 ``{"$not_saved": "secret"}``                       a possible secret, by its name (`penstock.masking`): give it again
@@ -104,7 +104,7 @@ def _has_mark(value: Any) -> bool:
 
 
 def whole_arguments(env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the environment's arguments, complete.
+    """Return the environment's arguments as values.
 
     Raises
     ------
@@ -115,7 +115,7 @@ def whole_arguments(env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
         given = ", ".join(f'"{name}": ...' for name in missing)
         flags = flags_of_secrets(env_kwargs)
         raise ConfigError(
-            f"env_kwargs of this run hold what config.json cannot, or must not: {_listed(missing)}. Give it again in "
+            f"env_kwargs of this run hold what config.json cannot or must not: {_listed(missing)}. Give it again in "
             f"Python, as env_kwargs={{{given}}}, to resume() or load_policy(){f', or as{flags}' if flags else ''}; all "
             "other arguments are known"
         )
@@ -138,15 +138,6 @@ def require_no_secrets(env_kwargs: Mapping[str, Any], command: str) -> None:
         )
 
 
-def with_arguments(before: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with changes applied; environment arguments that are not given again stay."""
-    merged = {**before, **changes}
-    given, had = changes.get("env_kwargs"), before.get("env_kwargs")
-    if isinstance(given, Mapping) and isinstance(had, Mapping):
-        merged["env_kwargs"] = {**had, **given}
-    return merged
-
-
 def _not_saved_in(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
         if _is_mark(value) and NOT_SAVED in value:
@@ -160,7 +151,7 @@ def _not_saved_in(value: Any) -> Iterator[str]:
 
 
 def _not_saved(env_kwargs: Mapping[str, Any]) -> dict[str, str]:
-    """Descriptions of the arguments that are not saved with a run, by name."""
+    """Return descriptions, by name, of the arguments that are not saved with a run."""
     found = ((name, next(_not_saved_in(value), None)) for name, value in env_kwargs.items())
     return {name: kind for name, kind in found if kind is not None}
 

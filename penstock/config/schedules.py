@@ -22,7 +22,7 @@ Scheduled = float | str | Schedule
 
 
 def value_at(name: str, setting: Scheduled, progress: float) -> float:
-    """Return the value of a setting at a progress of the run.
+    """Return the value of a setting at a given progress of the run.
 
     Raises
     ------
@@ -76,11 +76,11 @@ def _function(name: str, setting: str | Schedule) -> Schedule:
         again = f"; a function that cannot be imported must be given again: {name}=..." if is_lost else ""
         raise ConfigError(f"{error}{again}") from error
     if not callable(function):
-        raise ConfigError(f"{name}={setting!r} is a {type(function).__name__}, and no function of progress")
+        raise ConfigError(f"{name}={setting!r} is a {type(function).__name__}, not a function of progress")
     found: Schedule = function
     return found
 
 
 def is_json(schedule: object) -> bool:
-    """Return whether a schedule is the text of a JSON object, as on a command line, and no path."""
+    """Return whether a schedule is a JSON object, as on a command line, not a path."""
     return isinstance(schedule, str) and schedule.lstrip().startswith("{")

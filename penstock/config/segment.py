@@ -42,7 +42,7 @@ class FreshConfig(Config):
         require(span is None or span > 1, "memory_span", span, "2 or more, or None")
         if self.burn_in and self.memory == "none":
             raise ConfigError(
-                f"burn_in={self.burn_in} has no memory to bring up to date: use memory='gru', or burn_in=0"
+                f"burn_in={self.burn_in} has no memory to warm up: use memory='gru', or burn_in=0"
             )
         is_within = 0 <= self.burn_in < self.segment_length
         require(is_within, "burn_in", self.burn_in, f"0 or more, and less than segment_length={self.segment_length}")
@@ -74,7 +74,7 @@ class FreshConfig(Config):
 
     @property
     def further_records(self) -> tuple[str, ...]:
-        """Columns that features record while acting, beside those of the algorithm."""
+        """Columns that features record while acting, in addition to the algorithm's."""
         return ()
 
     @property
@@ -99,16 +99,15 @@ class SegmentConfig(FreshConfig):
     shared_encoder: bool | None = None
     """One encoder for policy and value; None: shared for images, memory and custom modules, separate for mlp."""
     continuous_actions: Literal["clipped", "squashed"] = "clipped"
-    """Distribution of actions. "clipped": a normal one, clipped by the environment's lanes, with one standard deviation
-    for all observations; "squashed": tanh of a normal one, which cannot leave the range, with a standard deviation that
-    depends on the observation (arXiv:2006.05990, section 3.2). Where a number lacks a bound, all are "clipped"."""
+    """Distribution of actions. "clipped": normal, clipped by the environment's lanes, with one standard deviation for
+    all observations; "squashed": tanh of a normal one, which cannot leave the range, with a standard deviation that
+    depends on the observation (arXiv:2006.05990, section 3.2). If any number is unbounded, all are "clipped"."""
     initial_log_std: float | None = None
-    """Logarithm of the initial standard deviation of continuous actions, whose unit is half their range; None:
-    -0.1 if squashed, 0 if clipped."""
+    """Logarithm of the initial standard deviation of continuous actions, in units of half their range; None: -0.1 if
+    squashed, 0 if clipped."""
     log_std_step: float = 1.0
-    """Length of a step of the logarithm of "clipped" actions' standard deviation, in steps of the other parameters. 16
-    lets the deviation fall within some ten thousand steps, for actions that must be precise; too early where a reward
-    is yet to be found."""
+    """Step size of the log standard deviation of "clipped" actions, relative to other parameters. 16 lets it fall
+    within some ten thousand steps, for actions that must be precise, but too early if rewards are yet to be found."""
     entropy_coef: Tunable[Scheduled] = 0.01
     """Weight of the entropy bonus, or a function of progress as for learning_rate."""
     entropy_coef_final: float | None = None
@@ -134,7 +133,7 @@ class SegmentConfig(FreshConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class AsynchronousConfig(SegmentConfig):
-    """Settings of algorithms whose lanes never wait for the learner. A batch has segments of any lanes."""
+    """Settings of algorithms whose lanes never wait for the learner. A batch has segments from any lanes."""
 
     learning_rates: ClassVar[tuple[float, float]] = (2e-3, 5e-4)
 
@@ -150,7 +149,7 @@ class AsynchronousConfig(SegmentConfig):
 
     @property
     def segments_per_batch(self) -> int:
-        """Number of segments per batch (B), of any lanes."""
+        """Number of segments per batch (B), from any lanes."""
         return self.batch_size // self.segment_length
 
 
@@ -177,8 +176,8 @@ class MixtureConfig(AsynchronousConfig):
         needed = [source.starts_at(self.segments_from(source)) for source in self.replayed_sources]
         if needed and max(needed) * self.segment_length >= self.total_steps:
             raise ConfigError(
-                f"nothing would be learned: the sources of replay fill for {max(needed) * self.segment_length} steps, "
-                f"and total_steps={self.total_steps}: use more total_steps, or a smaller min_size"
+                f"nothing would be learned: the sources of replay need {max(needed) * self.segment_length} steps to "
+                f"fill, but total_steps={self.total_steps}: use more total_steps, or a smaller min_size"
             )
 
     @property

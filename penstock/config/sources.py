@@ -24,7 +24,7 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
     "attentive": _COMPARED,
     "elite": (*_COMPARED, "strategy", "insertion", "insertion_group"),
 }
-"""Settings of each kind of source, besides its share."""
+"""Settings of each kind of source, other than its share."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ class Source:
     alpha, beta
         Exponents of priorities and of importance weights (arXiv:1511.05952).
     candidates
-        Candidates per segment drawn, of which the best are taken.
+        Candidates per drawn segment, of which the best are taken.
     anneal
         Fraction of total_steps over which `candidates` falls to 1, which is uniform sampling.
     distance
@@ -61,7 +61,7 @@ class Source:
     projection
         Width of a fixed random projection of the features; 0: none.
     strategy
-        Strategy of elite sampling, 1 to 4: nearest, spread, nearest of the least used, least used of each spread.
+        Elite sampling: 1, nearest; 2, nearest in each stretch of equal length; 3, least used; 4, that in each stretch.
     insertion
         Segment that a new one replaces: "oldest", or with "elite" the farthest of `insertion_group` segments.
     insertion_group
@@ -168,7 +168,7 @@ def parse_sources(texts: Sequence[str], batch: int) -> tuple[Source, ...]:
         nearest = _nearest(sources, total, batch)
         raise ConfigError(
             f"replay has shares that {wrong} ({shown}): "
-            + (f"the nearest that are legal are {nearest}" if nearest else "use a larger batch_size")
+            + (f"the nearest legal shares are {nearest}" if nearest else "use a larger batch_size")
         )
     for source, count in zip(sources, counts, strict=True):
         if not source.is_fresh and source.capacity < count:
@@ -199,7 +199,7 @@ def _share(kind: str, value: Any) -> Fraction:
     except (ValueError, ZeroDivisionError):
         share = Fraction(0)
     if not 0 < share <= 1:
-        raise ConfigError(f"replay source {kind!r} has share {value!r}: use a fraction above 0 up to 1, as 0.5 or 7/8")
+        raise ConfigError(f"replay source {kind!r} has share {value!r}: use a fraction above 0, at most 1, like 7/8")
     return share
 
 

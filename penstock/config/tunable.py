@@ -1,4 +1,4 @@
-"""Tunable settings: those that may change while a run goes on.
+"""Tunable settings: those that may change during a run.
 
 A field declares it once by its type, ``gae_lambda: Tunable[float]``; subclasses inherit it with other defaults. A
 setting that is fixed within a run (`Config.fixed`) is not tunable.
@@ -29,7 +29,7 @@ def tunable_settings(config_class: type[Config]) -> tuple[str, ...]:
 
 
 def tunable_values(config: Config) -> dict[str, float]:
-    """Return a config's tunable numbers by name, without None and functions of progress."""
+    """Return a config's tunable numbers by name, except None and functions of progress."""
     values = {name: getattr(config, name) for name in tunable_settings(type(config))}
     return {name: float(value) for name, value in values.items() if isinstance(value, int | float)}
 
@@ -55,7 +55,7 @@ def require_tunable(config: Config, name: str) -> None:
 
 
 def tuned(config: C, values: Mapping[str, Any]) -> C:
-    """Return a config with other values of tunable settings.
+    """Return a config with new values of tunable settings.
 
     Raises
     ------

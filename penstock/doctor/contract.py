@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
+import threading
 import time
 import warnings
 from collections import Counter
@@ -33,13 +34,14 @@ from penstock.envs.making import Probed, construct, make_group, probe_all
 from penstock.envs.spec import EnvSpec
 from penstock.play.film import make_stage, picture_of
 from penstock.self_play.fixed_opponents import RandomOpponent
-from penstock.surroundings import kept_settings, seed_generators
+from penstock.surroundings import kept_settings, left_threads, seed_generators
 
 STEPS, SECONDS = 3_000, 8.0  # of each of two plays, whichever ends it first
 LIMIT = 60.0  # seconds of a stage
 SEED = 7
 _ALIKE = 3  # whole episodes of one length that look like a time limit
 _LARGE_REWARD = 100.0
+_THREAD_SECONDS = 2.0  # for threads to end after close()
 _CONVERTED = "training converts it; for other programs, "  # advice about a finding that blocks no training
 _MARKS = re.compile(r"^(?:\x1b\[[0-9;]*m)*WARN: |\x1b\[[0-9;]*m", re.MULTILINE)  # colours and level of a note
 # Notes of Gymnasium's checker that do not matter to Penstock: it scales actions to their bounds, accepts unbounded
@@ -109,8 +111,8 @@ def _checks(env: EnvSpec, stages: _Stages) -> Iterator[Check]:
     is_single = not env.is_vector and not seen[0].agents
     if is_single:
         yield stages.call("gymnasium", _by_gymnasium, env, seen[0])
-    play, seeds = stages.call("episodes", _two_plays, env, is_single)
-    if seeds is None:
+    play, found = stages.call("episodes", _two_plays, env, is_single)
+    if play.failure is not None:
         advice = "fix the environment, or wrap it: the same step fails in every training"
         yield Check("episodes", "fail", str(play.failure), advice)
         return
@@ -118,7 +120,7 @@ def _checks(env: EnvSpec, stages: _Stages) -> Iterator[Check]:
     yield Check("episodes", "ok", f"{len(play.rows) - 1:,} steps as a training makes them; {resets}")
     if play.values is not None:
         yield from _judge_values(play.values)
-    yield seeds
+    yield from found
     yield _ends(play)
     yield _rewards(play)
     if env.kind != "atari":
@@ -320,16 +322,20 @@ def _by_gymnasium(env: EnvSpec, seen: Probed) -> Check:
             name = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
             return Check("gymnasium", "warn", f"{name}{error}".partition("\n")[0], _OPINION)
     notes = dict.fromkeys(_MARKS.sub("", str(each.message)) for each in caught)
-    notes = {note: None for note in notes if not any(words in note for words in _SETTLED)}
-    if notes:
-        return Check("gymnasium", "warn", " ".join(notes), _OPINION)
+    if said := [note for note in notes if not any(words in note for words in _SETTLED)]:
+        return Check("gymnasium", "warn", " ".join(said), _OPINION)
     return Check("gymnasium", "ok", "its checker finds nothing")
 
 
-def _two_plays(env: EnvSpec, is_single: bool) -> tuple[_Play, Check | None]:
-    """Play twice in one process, which lanes of a rollout worker also share; the finding is None after a failure."""
+def _two_plays(env: EnvSpec, is_single: bool) -> tuple[_Play, list[Check]]:
+    """Play twice in one process, which lanes of a rollout worker also share; return no findings after a failure."""
+    before = threading.enumerate()
     play = _Play(is_single).run(env, STEPS, SECONDS)
-    return play, None if play.failure is not None else _seeds(env, play)
+    if play.failure is not None:
+        return play, []
+    left = ", ".join(left_threads(before, _THREAD_SECONDS))
+    threads = [Check("threads", "warn", f"still running after close(): {left}", "end them in close()")] if left else []
+    return play, [_seeds(env, play), *threads]
 
 
 def _seeds(env: EnvSpec, play: _Play) -> Check:

@@ -80,7 +80,8 @@ class TrainingInterrupted(KeyboardInterrupt):
     """A signal, such as that of Ctrl-C, ended a training in good order; `result` is its result so far."""
 
     def __init__(self, result: TrainResult) -> None:
-        super().__init__("training was interrupted")
+        later = "" if result.run_dir is None else f", or after close() with Trainer.resume({result.run_dir!r})"
+        super().__init__(f"training was interrupted at step {result.steps:,}: go on with train(){later}")
         self.result = result
 
 

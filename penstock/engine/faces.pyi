@@ -46,7 +46,7 @@ class _Shared(TypedDict, total=False):
     opponent_pool: int
     """Number of past versions kept as opponents, per policy. Default: 8."""
     opponent_interval: int | None
-    """Steps between two versions added to the pool; None: total_steps / 20. Default: None."""
+    """Steps between versions added to the pool; None: total_steps / 20. Default: None."""
     opponent_share: float
     """Share of games played against opponents that do not learn. Default: 0.5."""
     opponent_sampling: Literal["uniform", "hard"]
@@ -54,19 +54,18 @@ class _Shared(TypedDict, total=False):
     them. Default: "uniform"."""
     eval_against: Sequence[str | Callable[..., Any]]
     """With several agents, opponents in evaluations: "random", "best", or a class or function as "module:name" or
-    "file.py:name", in Python also itself; with several policies also "others", the other policies. Empty: one policy
-    plays all seats, or the policies play each other. Default: ()."""
+    "file.py:name", in Python also the object; with several policies also "others", the other policies. Empty: one
+    policy plays all seats, or the policies play each other. Default: ()."""
     pbt: Literal["truncation", "tournament", "sample-factory"] | None
     """Population-based training of the run's policies (arXiv:1711.09846): at intervals a weak policy becomes a copy of
-    a stronger one, with perturbed settings. "truncation": the worst are replaced by the best; "tournament": a policy
-    that loses against a random other is replaced by it; "sample-factory": as "truncation", and settings of the policies
-    in between are perturbed in place. Default: None."""
+    a stronger one, with perturbed settings. "truncation": the best replace the worst; "tournament": a policy is
+    replaced by a randomly drawn other one if that has a higher score; "sample-factory": like "truncation", and settings
+    of the policies in between are perturbed, too. Default: None."""
     pbt_space: str | os.PathLike[str] | dict[str, Any] | None
     """Settings that may change: a TOML file with a table per setting, as for `penstock search`; in Python also the
     tables. Default: None."""
     pbt_interval: int | None
-    """Steps of each policy between two decisions about it; None: a twentieth of its share of total_steps. Default:
-    None."""
+    """Steps of each policy between decisions about it; None: a twentieth of its share of total_steps. Default: None."""
     pbt_start: int | None
     """Steps of each policy before the first decision about it; None: pbt_interval. Default: None."""
     pbt_fraction: float | None
@@ -93,8 +92,8 @@ class _Shared(TypedDict, total=False):
     num_workers: int | None
     """Rollout workers; with backend="ray", per node. None: one per core, at most 16. Default: None."""
     pin_workers: bool | None
-    """Keep each rollout worker on one core. None: with a GPU and one worker for each core, where the scheduler would
-    leave cores idle. Default: None."""
+    """Keep each rollout worker on one core. None: only with a GPU and one worker per core, where the scheduler would
+    otherwise leave cores idle. Default: None."""
     num_envs_per_worker: int
     """Environments per rollout worker; with one agent each, also its number of lanes. Default: 16."""
     backend: Literal["local", "serial", "ray"]
@@ -107,8 +106,8 @@ class _Shared(TypedDict, total=False):
     """With backend="ray", number of nodes that step lanes, "all", "2:64" for 2 to 64 that come and go during the run,
     or the number of nodes with a custom Ray resource, by resource name. Default: 1."""
     evaluator: Literal["home", "node"]
-    """With backend="ray", machine that runs evaluations: "home", or "node", the first node, on a core besides those of
-    its rollout workers. Default: "home"."""
+    """With backend="ray", machine that runs evaluations: "home", or "node", the first node, on a core of its own beside
+    the rollout workers'. Default: "home"."""
     num_evaluators: int
     """With evaluator="node", number of evaluators, one on each of the first nodes, which share the episodes of every
     evaluation. Default: 1."""
@@ -116,11 +115,11 @@ class _Shared(TypedDict, total=False):
     """Learners of the policy, one process each, with device="cuda" one GPU each; each computes a share of every update.
     With backend="local" and central inference, each has its own policy worker. Default: 1."""
     nodes_per_gateway: int | None
-    """With backend="ray", largest number of nodes of a gateway, a process on one of them that stands between home and
-    these nodes; None: no gateways up to 8 nodes, and one for each 64 of more. Default: None."""
+    """With backend="ray", largest number of nodes per gateway, a process on one of them that relays between home and
+    these nodes; None: no gateways for up to 8 nodes, else one per 64 nodes. Default: None."""
     node_weights: Literal["float32", "bfloat16"]
-    """With backend="ray", precision in which weights are sent to nodes: "bfloat16" halves the bytes, and lanes act by
-    the rounded weights, whose probabilities are recorded. Default: "float32"."""
+    """With backend="ray", precision in which weights are sent to nodes: "bfloat16" halves the bytes; lanes act with the
+    rounded weights, and record their probabilities. Default: "float32"."""
     learner_nodes: int | dict[str, int]
     """With backend="ray", number of learners on separate nodes, or the number on nodes with a custom Ray resource, by
     resource name. The first learner always runs at home. Default: 0."""
@@ -148,13 +147,13 @@ class _Shared(TypedDict, total=False):
     """Budget in steps; schedules span it. Default: 1000000."""
     max_seconds: float | None
     """Budget in seconds of wall-clock time. The final evaluation may take an extra tenth of it, at least 10 s. With
-    backend="ray" the seconds count from the moment when a node is there. Default: None."""
+    backend="ray", time counts from the moment a node has joined. Default: None."""
     target_return: float | None
     """The run ends when the mean return of an evaluation reaches this value; None: no target. Default: None."""
     eval_interval: int | float | Literal["continuous"] | None
     """Steps between evaluations; below 1, a fraction of total_steps; "continuous": back to back, always with the newest
-    weights; 0: never. None: total_steps / 20, with a target_return after each batch, but in no more than 3 %, with a
-    target_return 10 %, of the cores' time, beyond a first second of playing (not with backend="serial"). Default:
+    weights; 0: never. None: total_steps / 20, or with a target_return after each batch; after the first second of play,
+    they take at most 3 % of the cores' time, or 10 % with a target_return (no limit with backend="serial"). Default:
     None."""
     eval_episodes: int
     """Episodes per evaluation; in games, episodes per opponent and seat or policy. Default: 20."""
@@ -165,8 +164,8 @@ class _Shared(TypedDict, total=False):
     """Steps after which an evaluation ends an episode early and plays another; the return up to then counts. Default:
     30000."""
     eval_films: int
-    """Largest number of films of evaluations kept in the run, spread over the training, with the newest and that of the
-    best weights; 0: none are made. A film is of one more episode (needs the extra "video"). Default: 0."""
+    """Largest number of evaluation films kept in the run, spread over the training, among them the newest and that of
+    the best weights; 0: no films. A film shows one extra episode (needs the extra "video"). Default: 0."""
     checkpoint_interval: int | None
     """Steps between checkpoints; 0: only at the end of training; None: total_steps / 10. Default: None."""
     keep_checkpoints: int
@@ -176,7 +175,7 @@ class _Shared(TypedDict, total=False):
     s3://bucket/name is a directory runs/name whose files are also sent there (needs the extra "s3"); with a slash at
     its end, a directory within it, named as with "auto". Default: "auto"."""
     send_seconds: float
-    """Longest wait at the end of a training until everything is sent to the URL of run_dir, in seconds. Default:
+    """Longest wait, in seconds, at the end of training until all files are sent to the URL of run_dir. Default:
     300.0."""
 
 class _SharedExceptA3C(TypedDict, total=False):
@@ -212,9 +211,11 @@ class _Fresh(TypedDict, total=False):
 class _DelayedReward(TypedDict, total=False):
     rewards: Literal["environment", "rudder"]
     """"environment": learn from the environment's rewards; "rudder": redistribute delayed rewards to the steps that
-    earned them, by a network trained beside the policy. Reported returns stay unchanged. Default: "environment"."""
+    earned them, with a network trained alongside the policy. Reported returns stay unchanged. Default:
+    "environment"."""
     redistribution_attribution: Literal["difference", "integrated_gradients"]
-    """Credit of a step: its difference to the prediction, or integrated gradients. Default: "difference"."""
+    """Credit of a step: the change that it makes to the predicted return, or integrated gradients. Default:
+    "difference"."""
     redistribution_points: int
     """Points on the path of integrated gradients. Default: 20."""
     redistribution_max_error: float
@@ -223,18 +224,18 @@ class _DelayedReward(TypedDict, total=False):
     redistributor_size: int
     """Memory cells of the network that predicts returns. Default: 32."""
     redistributor_learning_rate: float
-    """Step size of this network's optimiser. Default: 0.005."""
+    """Step size of the return-predicting network's optimiser. Default: 0.005."""
     redistributor_interval: int
-    """Steps of the run per update of this network. Default: 25."""
+    """Steps of the run per update of the return-predicting network. Default: 25."""
     redistributor_batch_size: int
-    """Episodes per update of this network. Default: 8."""
+    """Episodes per update of the return-predicting network. Default: 8."""
     redistributor_lessons: int
-    """Capacity of this network's episode buffer; the episodes with the largest prediction errors are kept. Default:
+    """Capacity of the network's episode buffer, which keeps the episodes with the largest prediction errors. Default:
     512."""
     redistributor_chunk: int
     """Steps of truncated backpropagation; longer episodes are cut into chunks that overlap by half. Default: 500."""
     redistributor_max_steps: int
-    """Length of the longest episode that this network learns from. Default: 10000."""
+    """Length of the longest episode that the return-predicting network learns from. Default: 10000."""
 
 class _SegmentDelayedReward(TypedDict, total=False):
     redistribution_value: Literal["redistributed", "original"]
@@ -251,17 +252,17 @@ class _Segment(TypedDict, total=False):
     """One encoder for policy and value; None: shared for images, memory and custom modules, separate for mlp. Default:
     None."""
     continuous_actions: Literal["clipped", "squashed"]
-    """Distribution of actions. "clipped": a normal one, clipped by the environment's lanes, with one standard deviation
-    for all observations; "squashed": tanh of a normal one, which cannot leave the range, with a standard deviation that
-    depends on the observation (arXiv:2006.05990, section 3.2). Where a number lacks a bound, all are "clipped".
-    Default: "clipped"."""
+    """Distribution of actions. "clipped": normal, clipped by the environment's lanes, with one standard deviation for
+    all observations; "squashed": tanh of a normal one, which cannot leave the range, with a standard deviation that
+    depends on the observation (arXiv:2006.05990, section 3.2). If any number is unbounded, all are "clipped". Default:
+    "clipped"."""
     initial_log_std: float | None
-    """Logarithm of the initial standard deviation of continuous actions, whose unit is half their range; None: -0.1 if
+    """Logarithm of the initial standard deviation of continuous actions, in units of half their range; None: -0.1 if
     squashed, 0 if clipped. Default: None."""
     log_std_step: float
-    """Length of a step of the logarithm of "clipped" actions' standard deviation, in steps of the other parameters. 16
-    lets the deviation fall within some ten thousand steps, for actions that must be precise; too early where a reward
-    is yet to be found. Default: 1.0."""
+    """Step size of the log standard deviation of "clipped" actions, relative to other parameters. 16 lets it fall
+    within some ten thousand steps, for actions that must be precise, but too early if rewards are yet to be found.
+    Default: 1.0."""
     entropy_coef: float | str | Callable[[float], float]
     """Weight of the entropy bonus, or a function of progress as for learning_rate. Default: 0.01."""
     entropy_coef_final: float | None
@@ -294,14 +295,14 @@ class _Proximal(TypedDict, total=False):
     clip_range: float
     """Distance that the probability ratio may move from 1. Default: 0.2."""
     target_kl: float | None
-    """The remaining updates of a batch are skipped once approx_kl exceeds 1.5 times this value (nats); None: never.
-    Default: None."""
+    """Skip a batch's remaining updates once approx_kl exceeds 1.5 times this value (nats); None: never. Default:
+    None."""
 
 class _RMSProp(TypedDict, total=False):
     rmsprop_decay: float
     """Decay rate of the running mean of squared gradients, which begins at 0 (in TensorFlow 1 at 1). Default: 0.99."""
     rmsprop_eps: float
-    """Constant that bounds steps where gradients are small. Default: 0.01."""
+    """Constant that bounds steps when gradients are small. Default: 0.01."""
     rmsprop_eps_inside: bool
     """True: g / sqrt(s + eps), as in TensorFlow 1 and the papers' code; False: g / (sqrt(s) + eps). Default: True."""
 
@@ -340,9 +341,9 @@ class _QLearning(TypedDict, total=False):
     """Steps over which an untrained memory core remembers (chrono initialisation, arXiv:1804.11188); None: default
     initialisation. Default: None."""
     sequence_length: int
-    """Learned steps per sequence; without memory, all settings of sequences have no effect. Default: 20."""
+    """Learned steps per sequence; without memory, the settings of sequences have no effect. Default: 20."""
     burn_in: int
-    """Steps before these that only warm up the stored memory state: no loss, no gradient. Default: 10."""
+    """Steps before the learned ones that only warm up the stored memory state: no loss, no gradient. Default: 10."""
     sequence_overlap: int
     """Learned steps shared by successive sequences of an episode. Default: 10."""
     priority_eta: float
@@ -351,8 +352,8 @@ class _QLearning(TypedDict, total=False):
     """"rmsprop": centred, decay 0.95, as published; "adam": as in most current implementations; "adamw": with decoupled
     weight decay (arXiv:1711.05101). Default: "adam"."""
     weight_decay: float
-    """Part of each weight that "adamw" takes off per update, times the learning rate; other optimisers take none.
-    Default: 0.0001."""
+    """Weight decay of "adamw" alone: each update multiplies weights by 1 - learning_rate * weight_decay. Default:
+    0.0001."""
     optimizer_eps: float
     """Constant that the optimiser adds to the root of the mean square. Default: 1e-08."""
     max_grad_norm: float | None
@@ -363,15 +364,15 @@ class _QLearning(TypedDict, total=False):
     dueling: bool
     """Dueling network (arXiv:1511.06581): separate streams for value and advantages. Default: False."""
     td_loss: Literal["squared", "huber"]
-    """Loss of a TD error, where the mean alone is learned: "squared", half its square (arXiv:1803.00933); "huber",
-    linear beyond 1, which bounds the weight of rare large errors (doi:10.1038/nature14236). Default: "squared"."""
+    """Loss of a TD error if distributional="none": "squared", half its square (arXiv:1803.00933); "huber", linear
+    beyond 1, which bounds the weight of rare large errors (doi:10.1038/nature14236). Default: "squared"."""
     target_period: int
-    """Updates between two copies of the network to the target network. Default: 100."""
+    """Updates between copies of the network to the target network. Default: 100."""
     munchausen: bool
     """Munchausen reinforcement learning (M-DQN, arXiv:2007.14430): add the scaled logarithm of the target network's
     soft policy to the reward, and bootstrap from that policy's value with its entropy. Default: False."""
     munchausen_alpha: float
-    """Weight of this logarithm (arXiv:2007.14430, section 4). Default: 0.9."""
+    """Weight of the logarithm added to the reward (arXiv:2007.14430, section 4). Default: 0.9."""
     munchausen_temperature: float
     """Temperature tau of the soft policy, in units of returns (arXiv:2007.14430, section 4). Default: 0.03."""
     munchausen_floor: float
@@ -380,8 +381,8 @@ class _QLearning(TypedDict, total=False):
     """Learn values of rescaled returns, h(x) = sign(x) (sqrt(|x| + 1) - 1) + x / 1000 (arXiv:1805.11593). Default:
     False."""
     normalize_returns: bool
-    """Running normalisation of value targets (PopArt, arXiv:1602.07714); its statistics are part of the weights. None
-    with "c51", whose returns are fixed by v_min and v_max. Default: False."""
+    """Running normalisation of value targets (PopArt, arXiv:1602.07714); its statistics are part of the weights. No
+    effect with "c51", whose returns are fixed by v_min and v_max. Default: False."""
     distributional: Literal["none", "c51", "quantile", "iqn"]
     """Distribution of returns to learn: "none", the mean alone; "c51", probabilities of fixed returns
     (arXiv:1707.06887); "quantile", fixed quantiles, QR-DQN (arXiv:1710.10044); "iqn", quantiles at sampled fractions
@@ -413,9 +414,9 @@ class _QLearning(TypedDict, total=False):
     """NoisyNets (arXiv:1706.10295): noise on the head's weights replaces random actions; exploration is ignored.
     Default: False."""
     noisy_sigma: float
-    """Initial scale of this noise, sigma_0 (arXiv:1706.10295, section 3.2). Default: 0.5."""
+    """Initial scale of the noise on weights, sigma_0 (arXiv:1706.10295, section 3.2). Default: 0.5."""
     noisy_epsilon: bool
-    """Take random actions beside this noise, too, as often as without it (BTR, arXiv:2411.03820). Default: False."""
+    """With noisy, take random actions, too, as often as without it (BTR, arXiv:2411.03820). Default: False."""
 
 class _Replay(TypedDict, total=False):
     batch_size: int
@@ -427,24 +428,24 @@ class _Replay(TypedDict, total=False):
     updates_per_step: float
     """Updates per step; the rate limiter holds back learner or rollout workers to keep this ratio. Default: 1.0."""
     ratio_slack: int | None
-    """Updates by which learner or rollout workers may be ahead of this ratio; None: those due for two steps of all
-    lanes, at least 32; with backend="serial", those due for one step. Default: None."""
+    """Updates by which learner or rollout workers may be ahead of updates_per_step; None: those due for two steps of
+    all lanes, at least 32; with backend="serial", those due for one step. Default: None."""
     n_step: int
     """Length n of n-step returns, shorter at the end of an episode. Default: 1."""
     publish_interval: int
-    """Updates between two publications of the weights to the acting roles. Default: 1."""
+    """Updates between publications of the weights to the acting roles. Default: 1."""
     hindsight: Literal["future", "episode", "final"] | None
-    """Hindsight experience replay (arXiv:1707.01495): store ended episodes again, with goals that they achieved as
-    desired goals: at the same or a later step ("future"), at any step ("episode"), or at the last step ("final"). None:
-    off. Default: None."""
+    """Hindsight experience replay (arXiv:1707.01495): store ended episodes again, with desired goals that they
+    achieved: at the same or a later step ("future"), at any step ("episode"), or at the last step ("final"). None: off.
+    Default: None."""
     goals_per_step: int
     """Relabelled goals per step, with hindsight="future" or "episode" (section 4.5: k). Default: 4."""
     save_replay: bool
     """Store the replay buffer in checkpoints, incrementally; learning pauses meanwhile. A run resumed without it
     refills the buffer before it learns. Default: False."""
     replay_at: Literal["home", "gateways"]
-    """With backend="ray", place of the replay buffer: home, or a shard of it at each gateway, which stores the steps of
-    its nodes; batches are drawn from all shards. There is a gateway for each `nodes_per_gateway` nodes, or each 64.
+    """With backend="ray", place of the replay buffer: home, or a shard at each gateway, which stores the steps of its
+    nodes; batches are drawn from all shards. There is one gateway per `nodes_per_gateway` nodes, by default per 64.
     Default: "home"."""
 
 class _PrioritizedReplay(TypedDict, total=False):
@@ -463,14 +464,14 @@ class _DQN(TypedDict, total=False):
     exploration_final: float
     """Probability of a random action after exploration_steps. Default: 0.05."""
     exploration_steps: int
-    """Steps over which this probability decays linearly. Default: 10000."""
+    """Steps over which the probability of a random action decays linearly. Default: 10000."""
 
 class _ApeX(TypedDict, total=False):
     exploration: float
     """Probability of a random action in the first lane (section 4.1). Default: 0.4."""
     exploration_exponent: float
     """Lane i of N explores with probability exploration ** (1 + exploration_exponent * i / (N - 1)) (section 4.1).
-    Nodes take turns in this order, so that the lanes of each explore at rates over the whole range. Default: 7.0."""
+    Nodes take these rates in turn, so that the lanes of each node cover the whole range. Default: 7.0."""
 
 class _Control(TypedDict, total=False):
     learning_rate: float | str | Callable[[float], float]
@@ -481,13 +482,13 @@ class _Control(TypedDict, total=False):
     tau: float
     """Fraction by which target networks move towards the online networks per update. Default: 0.005."""
     noise_hold: int
-    """Largest number of steps for which a lane keeps its exploration noise: n steps with probability in proportion to
+    """Largest number of steps for which a lane keeps its exploration noise: n steps with probability proportional to
     n^-2 (arXiv:2604.04539: 16); 1: new noise in every step. Default: 1."""
     return_bound: float | None
-    """Rewards are divided by the standard deviation of the running discounted return, and by more where such a return
-    or a reward would exceed this bound (arXiv:2604.04539: 5); None: not scaled. Default: None."""
+    """Divide rewards by the standard deviation of the running discounted return, or by more, so that no such return or
+    reward exceeds this bound (arXiv:2604.04539: 5); None: no scaling. Default: None."""
     reset_interval: int | None
-    """Updates between two resets of networks and optimisers to new random ones; replay and normalisation are kept
+    """Updates between resets of networks and optimisers to newly initialised ones; replay and normalisation are kept
     (arXiv:2205.07802: 200,000). None: never. Default: None."""
 
 class _DDPG(TypedDict, total=False):
@@ -500,29 +501,29 @@ class _TD3(TypedDict, total=False):
     target_noise: float
     """Standard deviation of the noise that smooths the target policy (section 6.1). Default: 0.2."""
     target_noise_clip: float
-    """Bound on this noise (section 6.1). Default: 0.5."""
+    """Bound on the noise that smooths the target policy (section 6.1). Default: 0.5."""
     policy_delay: int
     """Critic updates per update of policy and targets (section 6.1). Default: 2."""
 
 class _SoftCritic(TypedDict, total=False):
     network: Literal["mlp", "residual"]
-    """Hidden layers of policy and critics over vectors: "mlp", layers of `hidden_sizes`; "residual", blocks of two
-    layers around a sum, one for each of `hidden_sizes`, which are equal (arXiv:2604.04539). Default: "mlp"."""
+    """Hidden layers of policy and critics over vectors: "mlp", layers of `hidden_sizes`; "residual", a residual block
+    of two layers for each of `hidden_sizes`, which are equal (arXiv:2604.04539). Default: "mlp"."""
     normalization: Literal["batch", "layer", "rms"] | None
-    """Normalisation of each hidden layer before its activation: by the batch's moments, which also normalises the
-    input; or by each row's; None: none. Default: None."""
+    """Normalisation of each hidden layer before its activation: "batch", which also normalises the input; "layer" or
+    "rms", each row by itself; None: no normalisation. Default: None."""
     unit_weights: bool
     """Keep the weights of each hidden unit at norm 1, and scale and shift of each normalisation at the norm
     sqrt(units), after every update (arXiv:2604.04539). Default: False."""
     critic_hidden_sizes: Sequence[int] | None
-    """Widths of the critics' hidden layers; None: hidden_sizes, or 256 behind an encoder of images or a custom one.
-    Default: None."""
+    """Widths of the critics' hidden layers; None: hidden_sizes, or 256 after an image encoder or a custom one. Default:
+    None."""
     distributional: Literal["none", "c51", "hl_gauss"]
-    """Critics that give distributions of returns: "c51", targets are the distribution of the critic with the smaller
-    mean (arXiv:1707.06887); "hl_gauss", a normal distribution around the smaller mean (arXiv:2403.03950); "none":
-    values. Default: "none"."""
+    """Critics that give distributions of returns: "c51", whose target is the distribution of the critic with the
+    smaller mean (arXiv:1707.06887); "hl_gauss", a normal distribution around the smaller mean (arXiv:2403.03950);
+    "none": critics give values. Default: "none"."""
     num_atoms: int
-    """Returns in a distribution. Default: 101."""
+    """Number of returns in a distribution. Default: 101."""
     v_min: float
     """Smallest return in a distribution. Default: -5.0."""
     v_max: float
@@ -537,8 +538,8 @@ class _SAC(TypedDict, total=False):
     """Target of a learned temperature: entropy of actions in [-1, 1]; None: minus their dimension (appendix D).
     Default: None."""
     target_std: float | None
-    """Standard deviation of a normal distribution whose entropy is the target, d/2 log(2 pi e std^2) for d dimensions
-    (arXiv:2604.04539: 0.15), instead of target_entropy; None: target_entropy. Default: None."""
+    """Standard deviation of a normal distribution whose entropy, d/2 log(2 pi e std^2) in d dimensions, is the target
+    (arXiv:2604.04539: 0.15); None: the target is target_entropy. Default: None."""
     policy_delay: int
     """Critic updates per update of policy and temperature. Default: 1."""
     log_std: Literal["squashed", "clipped"]
@@ -550,18 +551,18 @@ class APPOSettings(
     _Asynchronous, _Adam, _Proximal, total=False
 ):
     num_epochs: int | None
-    """Passes over each batch. None: 2 to 8, the fewer the more lanes there are, with at most 32 updates of policy lag
-    where 2 allow it; 2 with an encoder of images. Default: None."""
+    """Passes over each batch. None: 2 to 8, as many as keep policy lag within 32 updates (fewer with more lanes); 2
+    with an image encoder. Default: None."""
     num_minibatches: int
     """Updates per pass; a batch has num_minibatches * batch_size steps. Default: 2."""
     advantage_estimator: Literal["gae", "vtrace"]
     """"gae": once per batch, from the learner's values; "vtrace": corrected for policy lag, recomputed in every update.
     Default: "gae"."""
     loss: Literal["clipped", "decoupled"]
-    """"clipped": ratios to the policy that acted; "decoupled": to that of the batch's start, with an importance weight
-    for the difference between the two (arXiv:2110.00641). Default: "clipped"."""
+    """"clipped": ratios to the policy that acted; "decoupled": to the policy at the batch's start, with an importance
+    weight for the difference between the two (arXiv:2110.00641). Default: "clipped"."""
     rho_proximal: float
-    """Decoupled loss: bound on the weight of a step. Default: 2.0."""
+    """Decoupled loss: bound on a step's importance weight. Default: 2.0."""
     rho_bar: float
     """V-trace: bound on the probability ratio in the temporal difference. Default: 1.0."""
     c_bar: float
@@ -584,14 +585,13 @@ class PPOSettings(
     num_epochs: int
     """Passes over each batch. Default: 10."""
     batch_size: int
-    """Steps per update (one minibatch); the segments of all lanes together are a multiple of it. With memory, itself a
-    multiple of segment_length. Default: 256."""
+    """Steps per update (one minibatch): a divisor of the steps in all lanes' segments; with memory, also a multiple of
+    segment_length. Default: 256."""
     value_clip_range: float | None
     """Largest change of a value per batch; None: unlimited. Default: None."""
     batch_wait: float | None
-    """Longest wait for other lanes, in seconds after the first segment of a batch. The batch is closed without those
-    that are late; their segments are part of a later one, with a policy lag. None: every batch has all lanes. Default:
-    None."""
+    """Longest wait for other lanes, in seconds after a batch's first segment. Late segments join a later batch, with a
+    policy lag. None: every batch has all lanes. Default: None."""
 
 class PPO(Face):
     """Trains with PPO, synchronous; settings are fields of `penstock.algorithms.ppo.PPOConfig`.
@@ -666,10 +666,10 @@ class IMPACTSettings(
     num_batches: int
     """Capacity of the circular buffer in batches (N); while it is full, a new batch waits for a place. Default: 4."""
     batch_uses: int
-    """Number of updates from each batch (K); max_policy_lag masks steps by their policy lag at the first. Default:
-    2."""
+    """Number of updates from each batch (K); max_policy_lag masks steps by their policy lag at the first update.
+    Default: 2."""
     target_period: int
-    """Updates between two copies of the network to the target network (published: N * K). Default: 8."""
+    """Updates between copies of the network to the target network (published: N * K). Default: 8."""
     rho_target: float
     """Bound on mu / pi_target, the ratio that corrects the surrogate against the target network. Default: 2.0."""
     clip_range: float
@@ -739,8 +739,8 @@ class PQNSettings(_Shared, _SharedExceptA3C, _Fresh, _DelayedReward, _SegmentDel
     """Running normalisation of value targets (PopArt, arXiv:1602.07714); its statistics are part of the weights.
     Default: False."""
     batch_size: int
-    """Steps per update (one minibatch); the segments of all lanes together are a multiple of it. With memory, itself a
-    multiple of segment_length. Default: 256."""
+    """Steps per update (one minibatch): a divisor of the steps in all lanes' segments; with memory, also a multiple of
+    segment_length. Default: 256."""
     num_epochs: int
     """Passes over each batch. Default: 4."""
     q_lambda: float
@@ -750,7 +750,7 @@ class PQNSettings(_Shared, _SharedExceptA3C, _Fresh, _DelayedReward, _SegmentDel
     exploration_final: float
     """Probability of a random action after exploration_steps. Default: 0.05."""
     exploration_steps: int
-    """Steps over which this probability decays linearly. Default: 50000."""
+    """Steps over which the probability of a random action decays linearly. Default: 50000."""
 
 class PQN(Face):
     """Trains with PQN, Q-learning without replay; settings are fields of `penstock.algorithms.pqn.PQNConfig`.
@@ -910,7 +910,7 @@ class FlashSACSettings(
     _Shared, _SharedExceptA3C, _DelayedReward, _Replay, _PrioritizedReplay, _Control, _SoftCritic, _SAC, total=False
 ):
     learning_rate_decay: float
-    """Factor to which all step sizes have fallen at total_steps, linearly, times learning_rate_schedule; 1: no fall.
+    """Factor to which all step sizes fall linearly until total_steps, on top of learning_rate_schedule; 1: no decay.
     Default: 0.5."""
 
 class FlashSAC(Face):
@@ -933,9 +933,9 @@ class FastTD3Settings(
     """Largest standard deviation of a lane's noise: each lane draws its own, uniformly, when an episode begins.
     Default: 0.4."""
     num_atoms: int
-    """Returns in a critic's distribution. Default: 101."""
+    """Number of returns in a critic's distribution. Default: 101."""
     v_min: float
-    """Smallest return in a distribution (published: -250, of rewards that are not scaled). Default: -5.0."""
+    """Smallest return in a distribution (published: -250, for unscaled rewards). Default: -5.0."""
     v_max: float
     """Largest return in a distribution (published: 250). Default: 5.0."""
 
@@ -966,12 +966,12 @@ class ApeXDPGSettings(
     _Shared, _SharedExceptA3C, _DelayedReward, _Replay, _PrioritizedReplay, _Control, _DDPG, total=False
 ):
     target_period: int
-    """Updates between two moves of the target networks (appendix D). Default: 100."""
+    """Updates between moves of the target networks (appendix D). Default: 100."""
     max_actor_grad: float | None
     """Bound on each element of the policy's gradient (appendix D); None: no clipping. Default: 1.0."""
     eviction_alpha: float | None
-    """In a full buffer, the transition to be replaced is drawn in proportion to its priority to this power, at most 0
-    (appendix D): small errors go first. None: the oldest is replaced. Default: -0.4."""
+    """In a full buffer, draw the transition to replace in proportion to its priority to this power, at most 0 (appendix
+    D): small errors are replaced first. None: the oldest is replaced. Default: -0.4."""
 
 class ApeXDPG(Face):
     """Trains with Ape-X DPG; settings are fields of `penstock.algorithms.apex_dpg.ApeXDPGConfig`.

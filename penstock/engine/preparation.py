@@ -190,7 +190,10 @@ def note_of_budget(config: Config, shape: RunShape, steps: int) -> str | None:
     end = steps + -(-(total - steps) // batch) * batch
     if steps >= total or end == total:
         return None
-    return f"total_steps={total} ends within a batch: a batch has {batch} steps, so training ends at about step {end}"
+    holds, ends = f"{batch} steps", f"at about step {end}"
+    if (config.num_agents or 1) > 1:  # turn-based games have rows without a move
+        holds, ends = f"{batch} steps or, where agents wait, fewer", f"within {batch - 1} steps after it"
+    return f"total_steps={total} ends within a batch: a batch has {holds}, so training ends {ends}"
 
 
 def check_code(config: Config, *algorithms: Algorithm) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -49,6 +50,7 @@ class Saves:
         self._requests: list[Save] = []
         self._saved: dict[int, Exception | None] = {}  # of the last request, by policy
         self._contents_saved = 0  # answers to the last request
+        self._failures: Counter[int] = Counter()  # in a row, by policy
         self.unsaved = ""
 
     def schedule(self, meta: Callable[[], Sequence[dict[str, Any]]]) -> None:
@@ -89,15 +91,19 @@ class Saves:
         self._roles.until(lambda: len(self._saved) == count or not are_there, seconds)
         for policy in range(count):
             if policy not in self._saved:
-                self.take(number, TimeoutError(f"the learner did not answer within {seconds:.0f} s"), policy)
+                self._saved[policy] = error = TimeoutError(f"the learner did not answer within {seconds:.0f} s")
+                if not self._roles.is_failing:  # otherwise a consequence of the failure, which the user is shown
+                    self.take(number, error, policy)
         return next((error for error in self._saved.values() if error is not None), None)
 
     def take(self, number: int, error: Exception | None, policy: int = 0) -> None:
-        """Take the answer of a policy's learner to a request."""
+        """Take the answer of a policy's learner; failures in a row are shown at the 1st, 2nd, 4th, 8th and so on."""
         if number == self._number:
             self._saved[policy] = error
-        if error is not None:
-            self._chronicle.event(f"warning: no checkpoint{self._of_policy(policy)} could be written: {error}")
+        count = self._failures[policy] = 0 if error is None else self._failures[policy] + 1
+        if count and not count & (count - 1):
+            again = f", {count} times in a row" if count > 1 else ""
+            self._chronicle.event(f"warning: no checkpoint{self._of_policy(policy)} could be written{again}: {error}")
 
     def take_contents(self, number: int, error: Exception | None, what: str, policy: int = 0) -> None:
         """Take the answer of a role that saves contents apart."""

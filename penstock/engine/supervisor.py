@@ -374,6 +374,7 @@ class Supervisor(Owned):
         self._roles.is_failing = True
         how_to_go_on, directory = "", self.training.run_directory
         if directory is not None:
+            self._chronicle.log(story)
             with suppress(RoleDied, LauncherDied):  # the learner may be gone, too
                 self.saves.save_run(self.meta(), FAREWELL_SECONDS)
             # A failure at the first step, or before anything was learned, would come again in the same way.
@@ -382,7 +383,6 @@ class Supervisor(Owned):
             is_there, saved = self._chronicle.is_written, directory.checkpoints.latest_steps()
             if has_learned and not is_at_once and is_there and saved is not None:
                 how_to_go_on = f"\ngo on from the last checkpoint with: {directory.resume_command(saved)}"
-            self._chronicle.log(story)
         self._chronicle.ended("failed", _in_one_line(story))
         self.close()
         # An exception of another process has no traceback here; the story shows its own.

@@ -19,7 +19,7 @@ from torch import Tensor
 from penstock.algorithms.bases.algorithm import Algorithm
 from penstock.config import Config, ConfigError, checked, make_config, method_hint
 from penstock.engine.acting.inference import Best
-from penstock.engine.backends.interruption import interruption
+from penstock.engine.backends.interruption import Interrupted, interruption
 from penstock.engine.endings import Budget, TrainingFailed, TrainingInterrupted, TrainResult
 from penstock.engine.opening import open_training, reopen_training
 from penstock.engine.policies import Policy
@@ -192,7 +192,7 @@ class Trainer(Steering, metaclass=_Hinted):
         deadline = None
         if config.max_seconds is not None:
             deadline = time.monotonic() + config.max_seconds - progress.seconds
-        with self._training(), open_view(quiet=quiet) as view, interruption() as interrupted:
+        with open_view(quiet=quiet) as view, interruption() as interrupted, self._training(interrupted):
             stopped = self._supervisor.run(Budget(goal, deadline), interrupted, view, on_update)
             view.close(progress.status())
         status = progress.status()
@@ -339,18 +339,26 @@ class Trainer(Steering, metaclass=_Hinted):
             save_checkpoint(place, meta={**about, **meta}, weights=found.parameters[policy.id])
 
     def close(self) -> None:
-        """Stop all processes and free the memory; a second call does nothing. Not legal within `on_update`."""
+        """Stop all processes and free the memory; a second call does nothing. Not legal within `on_update`.
+
+        A `train` in another thread ends first: it writes a checkpoint and raises `TrainingInterrupted` there.
+        """
         if self._trains_in == threading.get_ident():
             self._require_idle("close")
+        if self._trains_in is not None and not self._supervisor.is_foreign:
+            self._interrupted.has_come = True
+            self._is_idle.wait()
         self._supervisor.close()
 
     @contextmanager
-    def _training(self) -> Iterator[None]:
+    def _training(self, interrupted: Interrupted) -> Iterator[None]:
+        self._interrupted, self._is_idle = interrupted, threading.Event()
         self._trains_in = threading.get_ident()
         try:
             yield
         finally:
             self._trains_in = None
+            self._is_idle.set()
 
     def _require_idle(self, what: str) -> None:
         if self._trains_in is not None:

@@ -9,7 +9,7 @@ from ale_py import AtariVectorEnv
 
 from penstock.envs.factories import require_settings
 
-# The preprocessing of the DQN and IMPALA papers, except that scores are true, games whole and actions not sticky.
+# The preprocessing of the DQN and IMPALA papers, but with true scores, whole games and no sticky actions.
 DEFAULTS: dict[str, Any] = {
     "img_height": 84,
     "img_width": 84,
@@ -30,7 +30,7 @@ DEFAULTS: dict[str, Any] = {
 _REFUSED = {
     "reward_clipping": "it hides the true score; leave it False and set the learner's reward_clip instead",
     "episodic_life": "a lost life restarts the whole game, so scores would be those of one life; leave it False",
-    "life_loss_info": "it reports an episode's end after which the game goes on without a reset; leave it False",
+    "life_loss_info": "it reports the end of an episode, but the game continues without a reset; leave it False",
 }
 _OWNED = ("game", "num_envs", "batch_size", "num_threads")
 

@@ -16,13 +16,13 @@ from penstock.envs.spaces import ActionSpec, ObservationPart, ObservationSpec
 from penstock.ipc import all_finite, scatter
 
 SMALL = 1024
-"""Largest observation, in bytes, for which joining those of all lanes is faster than copying each alone."""
+"""Largest observation, in bytes, for which joining the observations of all lanes is faster than copying each."""
 
 BLOCK = 128  # steps drawn ahead, to loop over lanes only once per block
 
 
 class BadObservationError(ValueError):
-    """Observation that does not fit its column; ``index`` is its place in the batch, ``None`` for all of it."""
+    """Observation that does not fit its column; ``index`` is its place in the batch, ``None`` for the whole batch."""
 
     def __init__(self, index: int | None, problem: str) -> None:
         super().__init__(index, problem)
@@ -64,7 +64,7 @@ class ObservationWriter(ABC):
 def observation_writer(spec: ObservationSpec) -> ObservationWriter:
     """Return the writer for observations of this layout.
 
-    With the mask in the info, it takes pairs of an observation and its mask.
+    If masks are in infos, it takes pairs of an observation and its mask.
     """
     return CompositeWriter(spec) if spec.parts else LeafWriter(spec)
 
@@ -75,7 +75,7 @@ class LeafWriter(ObservationWriter):
     Parameters
     ----------
     spec
-        Layout of the column, which may be strided: a part of another's rows.
+        Layout of the column, which may be strided: a part of the rows of another one.
     is_mask
         Whether the values are a mask: any numbers, not 0 where legal.
     """
@@ -141,7 +141,7 @@ class LeafWriter(ObservationWriter):
         try:
             array = np.asarray(observation)
         except Exception as error:  # ragged, or a failing conversion
-            found = f"a {type(observation).__name__} that is no array: {error}"
+            found = f"a {type(observation).__name__} that is not an array: {error}"
             if isinstance(observation, tuple) and isinstance(observation[-1], dict):
                 found = "a tuple that ends in a dict, as reset() and step() return: give the observation alone"
             raise BadObservationError(index, f"expected an observation of shape {shape}, found {found}") from error
@@ -161,6 +161,9 @@ class LeafWriter(ObservationWriter):
                 )
             if self._dtype.kind == "f" or np.can_cast(array.dtype, self._dtype, "safe"):
                 self._accepted.add(array.dtype)
+        if self._is_mask and array.dtype.kind == "f" and (unknown := np.isnan(array)).any():
+            index = int(unknown.reshape(len(array), -1).any(axis=1).argmax()) if index is None else index
+            raise BadObservationError(index, "expected a mask of numbers, not 0 where legal, found NaN among them")
         return array
 
     def _can_hold(self, array: np.ndarray) -> bool:
@@ -265,7 +268,7 @@ class PartView:
 
 
 class _Leaf:
-    """Leaf of a composite observation, with its place there and in the row.
+    """Leaf of a composite observation, with its place in the observation and in the row.
 
     Parameters
     ----------
@@ -406,7 +409,7 @@ def _arranged(spec: ActionSpec, leaves: Iterator[Any]) -> Any:
 
 
 class NoiseStreams:
-    """Random numbers for the actions of lanes, a stream per lane, whatever the device and the batches of requests.
+    """Random numbers for actions, one stream per lane, independent of the device and of the batches of requests.
 
     Parameters
     ----------

@@ -63,7 +63,7 @@ def pool_arguments(env: str, env_kwargs: Mapping[str, Any]) -> dict[str, Any]:
     settings = _settings(task)
     if settings["max_num_players"] > 1:
         players = settings["max_num_players"]
-        raise ValueError(f"env={env!r} has {players} players; of EnvPool's, Penstock trains tasks of one")
+        raise ValueError(f"env={env!r} has {players} players, but Penstock trains only EnvPool tasks of one player")
     legal = [name for name in (*settings, *_PIXELS) if name not in _OWNED and name not in _HIDDEN]
     for name, value in env_kwargs.items():
         if name in _OWNED:

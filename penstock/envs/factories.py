@@ -87,7 +87,7 @@ def require_settings(
     """Raise ValueError for settings of a simulator called `name` that are unknown, or refused for a reason."""
     for setting, value in env_kwargs.items():
         if setting not in legal:
-            raise ValueError(f"env_kwargs: {setting!r} is no setting of {name}{legal_instead(setting, legal)}")
+            raise ValueError(f"env_kwargs: {setting!r} is not a setting of {name}{legal_instead(setting, legal)}")
         if value and setting in refused:
             raise ValueError(f"env_kwargs: {setting}={value!r} is not supported: {refused[setting]}")
 

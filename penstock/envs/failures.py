@@ -9,13 +9,13 @@ from types import TracebackType
 
 from penstock.ipc import problem_of_locks
 
-FAILING: list[type[BaseException]] = [Exception, SystemExit]  # by an environment; in roles KeyboardInterrupt, too
+FAILING: list[type[BaseException]] = [Exception, SystemExit]  # of environments; in roles KeyboardInterrupt, too
 PROBED_LANE = 3_000_000  # outside the lanes of training, evaluation and scoring
 
 _HERE = str(Path(__file__).parent)
 
 OF_COPIES = (
-    "\nIn the processes of a run, code of a script, a notebook or a loose file is a copy, and pickle finds no copy by "
+    "\nIn the processes of a run, code of a script, a notebook or a loose file is a copy, which pickle cannot find by "
     "its name: keep the class in a module that can be imported, and give env='module:Class' (see "
     "docs/guides/environments.md#copies)"
 )

@@ -172,7 +172,7 @@ class GameAtOnce(_PettingZooGame):
             seat = self._seats[agent]
             for what, by_agent in (("reward", rewards), ("termination", terminated), ("truncation", truncated)):
                 if agent not in by_agent:
-                    raise GameError(seat, f"step() must return a {what} of every agent that acted, found none of it")
+                    raise GameError(seat, f"step() must return a {what} for every agent that acted, found none for it")
             turn.rewards[seat] = rewards[agent]
             if terminated[agent] or truncated[agent]:
                 if agent in left:
@@ -206,7 +206,7 @@ class GameAtOnce(_PettingZooGame):
         self, agent: str, observations: Mapping[str, Any], infos: Mapping[str, Any]
     ) -> tuple[Any, Mapping[str, Any]]:
         if agent not in observations:
-            raise GameError(self._seats[agent], "expected an observation of every agent in agents, found none of it")
+            raise GameError(self._seats[agent], "expected an observation for every agent in agents, found none for it")
         return observations[agent], infos.get(agent) or {}
 
 

@@ -309,7 +309,7 @@ class Lanes(ABC):
             The environments have no such functions, or cannot be reached.
         """
         raise ValueError(
-            f"expected single environments, whose compute_reward can be asked, found lanes of the vector environment "
+            f"expected single environments, whose compute_reward can be called, found lanes of the vector environment "
             f"{self.name}"
         )
 
@@ -361,7 +361,7 @@ class Lanes(ABC):
         self._episodes.add(reward, self.valid, (self.terminated | self.truncated).nonzero()[0].tolist())
 
     def _mask_of(self, phase: str, lane: int, mask: Any, *, is_final: bool = False) -> np.ndarray:
-        """Return the flat mask of an info; after an episode's end it may be missing, and all is legal."""
+        """Return the flat mask of an info; after an episode's end it may be missing, and everything is legal."""
         try:
             return flat_mask(mask, self.action)
         except ValueError as error:

@@ -44,7 +44,7 @@ class Probed(NamedTuple):
     unshared: tuple[str, ...] = ()
     """Names of running statistics that cannot be saved and shared."""
     note_of_mask: str | None = None
-    """Note that a mask of legal actions is ignored; None where none is."""
+    """Note that a mask of legal actions is ignored; None if none is."""
 
 
 def make_group(

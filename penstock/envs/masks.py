@@ -54,7 +54,7 @@ def flat_mask(mask: Any, action: ActionSpec, name: str = "info['action_mask']") 
         if np.isnan(entries).any():
             legal, found = np.empty(0, np.bool_), "NaN among them"
     except (TypeError, ValueError) as error:  # ragged, or not numeric
-        legal, found = np.empty(0, np.bool_), f"a {type(mask).__name__} that is no array: {error}"
+        legal, found = np.empty(0, np.bool_), f"a {type(mask).__name__} that is not an array: {error}"
     if len(legal) != size:
         raise ValueError(
             f"expected {size} entries in {name}, one for each value of each choice (numbers of values: "

@@ -99,7 +99,7 @@ def explained(error: BaseException, source: Any, kwargs: Mapping[str, Any]) -> E
         found = re.search(r"got an unexpected keyword argument '(\w+)'", str(cause))
         if isinstance(cause, TypeError) and found and found[1] in kwargs:
             instead = legal_instead(found[1], _parameters(maker))
-            return EnvironmentUsageError(f"env_kwargs: {found[1]!r} is no argument of it{instead}")
+            return EnvironmentUsageError(f"env_kwargs: {found[1]!r} is not an argument of it{instead}")
     return None
 
 

@@ -36,12 +36,12 @@ class SteppedGames(Protocol):
     def failure(
         self, phase: str, number: int, seat: int | None, problem: str | BaseException, *, named: bool = False
     ) -> EnvironmentFailure:
-        """Error for a game that broke its contract."""
+        """Return the error of a game that broke its contract."""
         ...
 
 
 class SeatLanes(Lanes):
-    """Seats of one team, each a lane: the first game's first, in the order of the team's agents.
+    """Seats of one team, each a lane: game by game, in the order of the team's agents.
 
     A row is one decision of an agent, not one step of the game. A transition is complete when its agent is asked again
     or its episode ends; its reward is the sum of the agent's rewards since its action. A lane has no rows while other
@@ -176,8 +176,8 @@ class SeatLanes(Lanes):
     def take(self, number: int, turn: Turn) -> None:
         """Process a turn of a game.
 
-        Rewards before an agent's first action count in its episode's return alone; an episode that ends before that has
-        no steps.
+        Rewards before an agent's first action count only in its episode's return; an episode that ends before that
+        action has no steps.
         """
         self._gather(number, turn)
         for lane, seat in self._lanes_of[number]:
@@ -215,7 +215,7 @@ class SeatLanes(Lanes):
         self._lives[lane] = False
         self.terminated[lane] = ending.terminated
         self.truncated[lane] = ending.truncated and not ending.terminated
-        # Copied, because the reset before it is written may reuse its memory.
+        # Copied: it is written after the next reset, which may reuse its memory.
         if self.truncated[lane]:
             ending = ending._replace(observation=deepcopy(ending.observation))
         self._endings[lane] = ending

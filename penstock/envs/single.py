@@ -228,14 +228,14 @@ def _numbers(values: Sequence[Any]) -> np.ndarray:
 
 
 def frames_per_step(env: gymnasium.Env | VectorEnv) -> int | None:
-    """Return the simulator frames of a step, as environment, spec and wrappers declare them; None where none does.
+    """Return the simulator frames of a step, as environment, spec and wrappers declare them; None if none does.
 
-    Repeats of several wrappers multiply. A random number of frames, such as a range of ALE, is None.
+    Repeats of several wrappers multiply. A random number of frames, such as a range of ALE, counts as None.
     """
     declared = list[Any]()
     while isinstance(env, gymnasium.Wrapper | VectorWrapper):
         name = "_skip" if isinstance(env, MaxAndSkipObservation) else "frame_skip"
-        declared.append(inspect.getattr_static(env, name, None))  # without what a wrapper passes on from within
+        declared.append(inspect.getattr_static(env, name, None))  # without attributes that a wrapper forwards
         env = env.env
     kwargs = getattr(getattr(env, "spec", None), "kwargs", {})
     declared.append(getattr(env, "frame_skip", kwargs.get("frameskip", kwargs.get("frame_skip"))))

@@ -122,8 +122,8 @@ class ObservationSpec:
     def scaling(self) -> Scaling | None:
         """Scale of a plain integer observation from its bounds; ``None`` if numbers stay unscaled.
 
-        A number without a lower or upper bound stays unscaled. In a dtype of more than 8 bits the dtype's own limit is
-        no bound. Bytes without declared bounds lie in [0, 255].
+        A number without a lower or upper bound stays unscaled. The limit of a dtype of more than 8 bits does not count
+        as a bound. Bytes without declared bounds lie in [0, 255].
         """
         kind = np.dtype(self.dtype)
         if self.parts or self.nvec or self.num_values is not None or kind.kind not in "iu":
@@ -152,7 +152,7 @@ class ObservationSpec:
     def is_fit_for(self, other: ObservationSpec) -> bool:
         """Return whether a policy trained on these observations can act on those of `other`.
 
-        Bounds count where the training knew them. Frame stacks count as plain arrays.
+        Bounds count only if they were known in training. Frame stacks count as plain arrays.
         """
         plain, others = replace(self, is_stacked=False), replace(other, is_stacked=False)
         known = [leaf.low is not None or leaf.high is not None for leaf in self.leaves]

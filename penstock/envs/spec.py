@@ -104,7 +104,7 @@ class EnvSpec:
     def resolve(
         cls, env: str | Callable[..., Any], env_kwargs: Mapping[str, Any] | None = None, vectorize: Vectorize = "make"
     ) -> EnvSpec:
-        """Return the spec of an environment as users name it.
+        """Return the spec of the environment that a user names.
 
         Parameters
         ----------
@@ -227,8 +227,8 @@ def _find(env: str) -> Any:
         found = functools.reduce(getattr, name.split("."), module)
         if not is_own(place) and not (_is_environment(found) or name in _MAKERS):
             raise UntrustedCodeError(
-                f"env={env!r} is called by a run that may have come from elsewhere, and is no environment: that of an "
-                "installed package is a registered id, a class with reset and step, or a function called "
+                f"env={env!r} is named by a run that may have come from elsewhere, but is not an environment: an "
+                "installed package gives one by a registered id, a class with reset and step, or a function called "
                 f"{', '.join(_MAKERS)}. Look at it, then give --trust-code, in Python trust_code=True"
             )
         return found

@@ -56,7 +56,7 @@ class Moments:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Moments:
-        """Inverse of `to_json`."""
+        """Return the moments in the values of `to_json`."""
         mean, var = (np.array(values[name], np.float64).reshape(values["shape"]) for name in ("mean", "var"))
         return cls(str(values["name"]), float(values["count"]), mean, var)
 
@@ -85,7 +85,7 @@ def merge(into: np.ndarray, other: np.ndarray) -> None:
 
 
 def moments_nbytes(size: int) -> int:
-    """Bytes of flat moments of values with `size` numbers."""
+    """Return the bytes of flat moments of values with `size` numbers."""
     return 8 * (1 + 2 * size)
 
 
@@ -214,7 +214,7 @@ class RunningStatistics:
         """
         if not statistics and self.moments:
             warnings.warn(
-                f"nothing was saved of the running statistics of {self}: they start anew, and the policy sees other "
+                f"the running statistics of {self} were not saved: they start anew, so that the policy sees other "
                 "observations than in its training. Train it again with this version, or set them yourself",
                 stacklevel=2,
             )
@@ -340,7 +340,7 @@ def _are_moments(value: Any) -> bool:
 def _has_inside(vector: Any, name: str) -> bool:
     try:
         return any(vector.call("has_wrapper_attr", name))
-    except Exception:  # an unreachable environment hides no known statistics
+    except Exception:  # nothing is known of an unreachable environment
         return False
 
 

@@ -197,7 +197,7 @@ def _require_fitting_mask(space: spaces.Space, choices: tuple[int, ...]) -> None
 
 def _checked_box(place: str, space: spaces.Space, advice: str) -> spaces.Box:
     if not isinstance(space, spaces.Box):
-        what = f"{space}" if isinstance(space, spaces.Space) else f"{space!r}, which is no gymnasium.spaces.Space"
+        what = f"{space}" if isinstance(space, spaces.Space) else f"{space!r}, which is not a gymnasium.spaces.Space"
         legal = "Legal are Box, Discrete, MultiDiscrete and MultiBinary, alone or in Dict and Tuple"
         raise UnsupportedSpaceError(f"{place}: found {what}. {legal}: {advice}")
     if 0 in space.shape:

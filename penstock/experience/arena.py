@@ -1,6 +1,6 @@
 """Arena of one run as named arrays, rings, bells and requests; each shared word is documented with its writer.
 
-Slots are freed here alone: by `ExperienceArena.release` when their reader is done, by `reclaim` and `reclaim_read` when
+Slots are freed only here: by `ExperienceArena.release` when their reader is done, by `reclaim` and `reclaim_read` when
 a role has died, and by `give_up` when a taken slot is not written after all.
 """
 
@@ -27,9 +27,9 @@ class Control(IntEnum):
     GOAL = 1
     """Steps after which the learner takes no further batch."""
     WEIGHTS_SET = 2
-    """Replacements of the shared parameters from outside; written by the learner."""
+    """Number of times that the shared parameters were replaced from outside; written by the learner."""
     PACE = 3
-    """Nanoseconds of the learner's last batch; 0 where nothing depends on time; written by the learner."""
+    """Nanoseconds of the learner's last batch; 0 if nothing depends on time; written by the learner."""
     MEETING = 4
     """Meetings requested of a learner group; written by the first learner."""
     CALLS = 5
@@ -70,9 +70,9 @@ class Requests:
     With local inference the rollout worker does both. Each of several policy workers answers certain rollout workers,
     see `RunShape`.
 
-    The supervisor withdraws the requests of a dead rollout worker, while its policy worker may be answering one. So the
-    supervisor counts deaths, and between two batches the policy worker publishes the count that it has passed: it
-    answers no request from before these deaths. Only then does the supervisor reset the requests.
+    The supervisor withdraws the requests of a dead rollout worker while its policy worker may be answering one.
+    Therefore the supervisor counts deaths, and between two batches the policy worker publishes the count that it has
+    passed: it answers no more requests from before these deaths. Only then does the supervisor reset the requests.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ class Requests:
         return int(self._answered[group])
 
     def pending(self, number: int = 0) -> Pending | None:
-        """Return the open requests of a policy worker, None if there are none; it calls this between two batches.
+        """Return the open requests of a policy worker, which calls this between two batches; None if there are none.
 
         Requests of rollout workers that are dead by now are read as withdrawn.
         """
@@ -221,7 +221,7 @@ class Requests:
 
 
 class ExperienceArena:
-    """Memory that the roles share of one policy.
+    """Memory of one policy, shared by the roles.
 
     Parameters
     ----------
@@ -284,7 +284,7 @@ class ExperienceArena:
     statistics : SharedStatistics or None
         Running statistics of the environment's wrappers, in the first policy's arena, if there are any.
     unlearned : ExperienceArena or None
-        Arena of the lanes in which the policy acts and does not learn; None: there are none.
+        Arena of the lanes in which the policy acts but does not learn; None: there are none.
     """
 
     def __init__(
@@ -357,7 +357,7 @@ class ExperienceArena:
         Raises
         ------
         MemoryError
-            There is too little room; the message shows the arithmetic.
+            There is too little memory; the message shows the arithmetic.
         """
         shapes = (shape, *shape.others)
         nbytes = sum(each.nbytes() for each in shapes)
@@ -377,7 +377,7 @@ class ExperienceArena:
         return cls(shape, Arena.attach(fd))
 
     def gauges_of(self, role: str) -> np.ndarray:
-        """Return the gauges of a role by its name, float64 ``[32]``, which the role's clock alone writes.
+        """Return the gauges of a role by its name, float64 ``[32]``, which only the role's clock writes.
 
         The first policy's arena holds the gauges of all policies' roles.
         """
@@ -419,7 +419,7 @@ class ExperienceArena:
         return np.concatenate([self.slots.in_state(SlotState.READING), self.slots.in_state(SlotState.FULL)])
 
     def take(self, lanes: np.ndarray, slots: np.ndarray, worker: int, backlog: float = math.inf) -> bool:
-        """Take one of its slots for each lane to write.
+        """Take a slot for each lane to write, one of the lane's own slots.
 
         Parameters
         ----------
@@ -430,7 +430,7 @@ class ExperienceArena:
         worker
             Number of the lanes' rollout worker.
         backlog
-            Number of waiting segments from which on a lane with a waiting segment gets no further slot.
+            Number of waiting segments at which a lane with a waiting segment gets no further slot.
 
         Returns
         -------
@@ -480,7 +480,7 @@ class ExperienceArena:
         self.slots.claim(writing, SlotState.WRITING, SlotState.FREE, 0, from_owner=owner)
 
     def void(self, slots: np.ndarray) -> None:
-        """Fill slots with a segment of this run epoch without a valid step."""
+        """Fill slots with segments of this run epoch that have no valid step."""
         shape = self.shape
         for column in self.columns.values():
             column.reshape(shape.num_slots, shape.rows_per_slot, *column.shape[1:])[slots] = 0

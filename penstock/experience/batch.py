@@ -12,7 +12,7 @@ from torch import Tensor
 
 PER_SEGMENT = ("memory", "lane", "replayed")
 POINTS_IN_TIME = ("number", "progress")
-"""Fields of a batch that say how far the run is."""
+"""Fields of a batch that depend on the progress of the run."""
 
 
 @dataclass
@@ -92,7 +92,7 @@ class Batch:
         return self.map(lambda name, x: x if name in PER_SEGMENT else x[index])
 
     def map(self, change: Callable[[str, Tensor], Tensor]) -> Batch:
-        """Return a batch with every tensor changed by a function of its field, or its key within it, and itself."""
+        """Return a batch with each tensor x replaced by ``change(name, x)``; name: its field, or its key in a dict."""
         changed: dict[str, Any] = {}
         for f in fields(self):
             value = getattr(self, f.name)
@@ -125,7 +125,7 @@ class TransitionBatch:
     progress
         Fraction of ``total_steps`` learned from so far, for schedules.
     running_return
-        float32 ``[B]``: discounted sum of the episode's rewards so far, with that of the first step; None: not stored.
+        float32 ``[B]``: discounted sum of the episode's rewards, up to the first step's, included; None: not stored.
     """
 
     obs: Tensor
@@ -191,7 +191,7 @@ class SequenceBatch:
 
 
 class Watched:
-    """Batch that records whether its point in the run is read: a computation that depends on it cannot be replayed.
+    """Batch that records reads of its `POINTS_IN_TIME`: a computation that depends on them cannot be replayed.
 
     Attributes
     ----------

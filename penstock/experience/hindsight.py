@@ -1,4 +1,4 @@
-"""Hindsight: transitions, and each ended episode again with goals that it reached."""
+"""Hindsight: transitions are written, and each finished episode again with goals that it achieved."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class HindsightWriter(TransitionWriter):
     strategy, goals_per_step
         As for `achieving_steps`.
     seed
-        Seed, with the number of the group's first lane in the run, of the draw of goals.
+        Seed of the draw of goals, together with the number of the group's first lane in the run.
 
     Raises
     ------
     ValueError
-        The lanes have no goals, or are no single environments with a ``compute_reward``.
+        The lanes have no goals, or are not single environments with a ``compute_reward``.
     """
 
     def __init__(

@@ -16,11 +16,11 @@ from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.envs.statistics import moments_nbytes
 from penstock.ipc import Doorbell, Ring, SlotTable, WeightsBlock
 
-ALIGNMENT = 64  # a cache line: what different processes write never shares one
-RETURN_NBYTES = 8  # of the mean return, behind the best weights
+ALIGNMENT = 64  # a cache line: different processes never write to the same one
+RETURN_NBYTES = 8  # of the mean return, after the best weights
 
 MOST_TUNABLES = 63
-"""Number of settings in the arena's row of tunable settings, behind the number of changes."""
+"""Number of settings in the arena's row of tunable settings, which begins with the number of changes."""
 
 
 class RoleKind(StrEnum):
@@ -37,7 +37,7 @@ ROLES_OF_FEATURES: tuple[str, ...] = tuple(kind for feature in FEATURES for kind
 """Kinds of the roles that features add."""
 
 SINGLE_ROLES: tuple[str, ...] = (RoleKind.POLICY, RoleKind.LEARNER, RoleKind.EVALUATOR, *ROLES_OF_FEATURES)
-"""Kinds of which a policy has at most one role, numbered by the policy, such as "learner-1"."""
+"""Kinds of roles of which a policy has at most one, numbered by the policy, such as "learner-1"."""
 
 
 def policy_worker_name(policy: int, number: int) -> str:
@@ -120,7 +120,7 @@ class RunShape:
     segment_length
         T: transitions per segment. Every column has T + 1 rows for each slot.
     slots_per_lane
-        Slots per lane: slot s holds segments of lane ``s % num_lanes`` alone.
+        Slots per lane: slot s holds only segments of lane ``s % num_lanes``.
     segments_per_batch
         B: segments per batch.
     observation, action
@@ -139,19 +139,19 @@ class RunShape:
         Lanes of each environment, one per agent of this policy, which may wait for each other; None: one lane, which
         never waits.
     others
-        Shapes of the run's other policies, whose arenas lie behind this one.
+        Shapes of the run's other policies, whose arenas follow this one.
     path_memory
         Additional memory of the data path.
     plays
-        Number of the policy that acts in these lanes and does not learn from them; None: lanes of a policy's own.
+        Number of the policy that acts in these lanes but does not learn from them; None: lanes of a policy's own.
     split
         Split of the policy's seats between such lanes and its own; None: all seats are its own.
     first_worker
         Number of the first rollout worker in the run: more than 0 on some of several nodes.
     num_learners
-        Learners of the group; those beside the first are ranks, counted from 1.
+        Learners of the group; those after the first are ranks, counted from 1.
     statistics
-        Numbers in the mean of each running statistic of the environment's wrappers; of the first policy's arena alone.
+        Numbers in the mean of each running statistic of the environment's wrappers; only in the first policy's arena.
     num_policy_workers
         Policy workers: number i answers every rollout worker w with ``w % num_policy_workers == i``.
     """
@@ -227,7 +227,7 @@ class RunShape:
     def gauge_row(self, role: str, policy: int = 0) -> int:
         """Return the row of the gauges of a role by its name, such as "rollout-0", "learner-1" or "learner".
 
-        A name without a number is that of `policy`.
+        A name without a number stands for the role of `policy`.
         """
         kind, _, numbers = role.partition("-")
         number, _, beside = numbers.partition(".")
@@ -315,5 +315,5 @@ class RunShape:
 
 
 def row_name(column: str) -> str:
-    """Return the name of a column in a replay buffer, which takes "terminated" and "truncated" for ends of its rows."""
+    """Return the name of a column in a replay buffer, where "terminated" and "truncated" would end an episode."""
     return f"is_{column}" if column in ("terminated", "truncated") else column

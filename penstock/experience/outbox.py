@@ -1,4 +1,4 @@
-"""Outbox of a node: calls of its lanes' writers on the way to the replay buffer at home, a call in each row."""
+"""Outbox of a node: calls of its lanes' writers on their way to the replay buffer at home, one call per row."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Outbox:
         return OutboxWriter(self.calls)
 
     def __len__(self) -> int:
-        """Return 1, as of a filled buffer: home decides which steps are admitted."""
+        """Return 1, as if there were rows: home decides which steps are admitted."""
         return 1
 
 
@@ -83,7 +83,7 @@ class OutboxWriter:
 class OutboxRows(RowWriter):
     """Replacement of `penstock.experience.run_replay.RowWriter`: rows wait, and are sent with the lanes' next steps.
 
-    So an episode's rows, whatever its length, are sent no faster than the outbox has room for.
+    This way, the rows of an episode of any length are sent no faster than the outbox has room for.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ class OutboxRows(RowWriter):
         self._waiting = {name: np.concatenate([held[name], rows[name]]) for name in rows} if held else rows
 
     def go_on(self, num_steps: int) -> None:
-        """Send the rows of `num_steps` steps of lanes, in whole calls."""
+        """Send as many rows as `num_steps` steps of lanes allow, in whole calls."""
         for _ in range(0, num_steps * (self._rows_per_step + 1), self._lanes):
             if count := min(self._lanes, self.num_waiting):
                 self._send(count)
@@ -143,7 +143,7 @@ class OutboxReader:
 
     def __init__(self, outbox: Outbox) -> None:
         self._calls = outbox.calls
-        self._read = np.empty(0, np.int64)  # ids among those that are there
+        self._read = np.empty(0, np.int64)  # ids of those rows of the outbox that were read
         self._num_read = 0
 
     def take(self) -> Rows | None:
@@ -156,7 +156,7 @@ class OutboxReader:
         """
         written, begun = self._calls.num_added, self._calls.num_begun
         rows, ids = self._calls.live()
-        is_earlier = ids < begun  # rows are looked at in turn: of a writer's later calls an earlier one may be unseen
+        is_earlier = ids < begun  # rows are read in turn: a writer's later call may be seen, and an earlier one missed
         rows, ids = rows[is_earlier], ids[is_earlier]
         is_new = ~np.isin(ids, self._read)
         self._read = ids
@@ -212,7 +212,7 @@ class NodeReplay(Replay):
 
     @classmethod
     def of(cls, replay: Replay) -> NodeReplay:
-        """Return the part of a run's fields that travels."""
+        """Return a replay with those fields of `replay` that are sent to nodes."""
         nothing: Any = None
         return cls(
             nothing, nothing, replay.batch_size, replay.updates_per_step, reward_scale=replay.reward_scale,
@@ -234,5 +234,5 @@ class NodeReplay(Replay):
         return True
 
     def admit(self, num_steps: int, arena: ExperienceArena) -> bool:
-        """Take `num_steps` granted steps, and return whether there were as many."""
+        """Take `num_steps` granted steps, and return whether there were that many."""
         return len(arena.full.pop_many(num_steps, least=num_steps)) == num_steps

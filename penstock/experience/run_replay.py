@@ -31,7 +31,7 @@ SHARED_FROM = 1024  # bytes of an observation from which on equal frames are sto
 class Replay:
     """Replay buffer of a run: written by rollout workers, sampled by the learner. Pickled as a handle.
 
-    Steps are counted by the rate limiter, as they are taken; an n-step transition or a sequence is finished later.
+    The rate limiter counts steps when they are taken; n-step transitions and sequences of them are finished later.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class Replay:
         return max(self.steps_before, self.counted_from + self.limiter.native.inserts)
 
     def steps_of_exploration(self, learned: int, asked: int) -> int:
-        """Return the steps that exploration is scheduled by: those taken, without the `asked` steps under way."""
+        """Return the steps for the schedule of exploration: those taken, without the `asked` steps under way."""
         return max(0, self.steps_taken - asked)
 
     def steps_learned(self, batches: int) -> int:
@@ -90,7 +90,7 @@ class Replay:
         return max(self.steps_before, self.counted_from + learned)
 
     def is_wanted(self, goal: int) -> bool:
-        """Return whether a step leads to the goal: until learning starts, the rate limiter admits any number."""
+        """Return whether the goal needs more steps: until learning starts, the rate limiter admits any number."""
         counts = self.limiter.native
         return counts.inserts >= counts.min_size or self.steps_taken < goal
 
@@ -108,7 +108,7 @@ class Replay:
 
     @property
     def needs_steps(self) -> bool:
-        """Whether waiting rollout workers are to be woken: when half the band is empty, not for every single step."""
+        """Whether to wake waiting rollout workers: when half of the limiter's range is free, not for every step."""
         return self.limiter.native.surplus <= 0.0
 
     def state(self, batches: int) -> dict[str, float]:
@@ -117,7 +117,7 @@ class Replay:
         return counted | {"updates_per_step": self.updates_per_step, "min_size": self.limiter.min_size}
 
     def going_on(self, state: Mapping[str, Any], steps: int) -> Replay:
-        """Return this replay with the progress of `state`, taken at `steps` steps of the run; its buffer is loaded.
+        """Return this replay with the progress of `state`, taken at `steps` steps of the run; the buffer is loaded.
 
         If the ratio or the number of steps before the first update has changed, the limiter counts anew.
         """
@@ -126,7 +126,7 @@ class Replay:
         if any(state.get(name, value) != value for name, value in kept.items()):
             limiter.restore({"inserts": min(inserts, limiter.min_size), "samples": 0})
             return self.refilled(steps)
-        # A batch that was drawn and not learned from is drawn again: there may be more steps than that allows.
+        # A batch that was drawn but not learned from is drawn again: there may be more steps than that allows.
         while (inserts - limiter.min_size) * limiter.samples_per_insert - samples > limiter.tolerance:
             inserts -= 1
         limiter.restore({"inserts": inserts, "samples": samples})
@@ -134,7 +134,7 @@ class Replay:
         return replace(self, counted_from=counted_from, steps_before=steps, batches_before=batches)
 
     def refilled(self, steps: int) -> Replay:
-        """Return this replay, empty at `steps` steps of the run: steps that fill it stand for earlier ones."""
+        """Return this replay, empty at `steps` steps of the run: the steps that refill it count as earlier ones."""
         return replace(self, counted_from=max(0, steps - self.limiter.min_size), steps_before=steps)
 
     def scale(self, reward: np.ndarray, out: np.ndarray) -> None:
@@ -193,7 +193,7 @@ def observation_field(observation: ObservationSpec) -> Field:
 class StepWriter:
     """Base of writers into the replay buffer: the rows of a group's lanes, and the admission of their steps.
 
-    Each lane has a slot of two rows, used in turn: one holds the current observation, the other the one before. The
+    Each lane has a slot of two rows, used in turn: one holds the current observation, the other the previous one. The
     rate limiter admits steps before their actions are chosen, so that no lane holds a step that it may not write.
 
     Parameters
@@ -209,7 +209,7 @@ class StepWriter:
     replay
         Replay that steps are written to.
     columns
-        Names of the arena's columns that are stored of the row in which an action was chosen.
+        Names of the arena's columns to store, from the row in which an action was chosen.
     """
 
     waits_for = "wait for learner"
@@ -256,7 +256,7 @@ class StepWriter:
         return self._replay.admit(num_steps, self.arena)
 
     def restart_if_fenced(self) -> None:
-        """Do nothing: experience in a replay buffer may come from any policy, of an earlier run epoch too."""
+        """Do nothing: experience in a replay buffer may come from any policy, even of an earlier run epoch."""
 
     def flush(self) -> None:
         """Do nothing: no role waits for these lanes."""
@@ -269,7 +269,7 @@ class StepWriter:
         self._replay.scale(self.lanes.reward, self._step["reward"])
 
     def _advance(self) -> None:
-        """Move the lanes that have moved to their other rows, and write the current observations there."""
+        """Switch the lanes that have moved to their other rows, and write the current observations there."""
         self._turn ^= self.lanes.moved
         self._show()
 
@@ -321,7 +321,7 @@ class TransitionWriter(StepWriter):
             self._store_return(self._replay.return_discount)
 
     def _store_return(self, discount: float) -> None:
-        """Store each lane's ``G_t = r_t + discount G_{t-1}``; G begins at 0 behind a step that ends an episode."""
+        """Store each lane's ``G_t = r_t + discount G_{t-1}``; G is 0 again after a step that ends an episode."""
         lanes, found, before = self.lanes, self._step["running_return"], self._return_before
         found[:] = self._step["reward"] + np.float32(discount) * before
         ends = lanes.terminated | lanes.truncated
@@ -343,7 +343,7 @@ class TransitionWriter(StepWriter):
 
 
 def give_priorities(replay: Replay, written: np.ndarray) -> None:
-    """Set the first priorities of new rows (ids, int64 ``[N]``), transitions or sequences, where these are known."""
+    """Set the first priorities of new rows (ids, int64 ``[N]``), transitions or sequences, where they are known."""
     buffer, first_priorities = replay.buffer, replay.first_priorities
     if first_priorities is None or not len(written):
         return

@@ -26,10 +26,10 @@ Segments = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class FrameStacks:
-    """Storage of a segment's stacked observations ``[R, k, ...]``, where the whole segment lies in one place.
+    """Storage of a segment's stacked observations ``[R, k, ...]``, for segments that are stored whole.
 
     The first row has k new frames, each further row one. A row that begins an episode is padded with repetitions of its
-    frame, or with one other frame, such as zeros. So ``R + k`` frames are enough.
+    frame, or with one other frame, such as zeros. Thus ``R + k`` frames are enough.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class FrameStacks:
         Raises
         ------
         ValueError
-            A segment has more than ``R + k`` distinct frames: its rows are no stacks of successive frames.
+            A segment has more than ``R + k`` distinct frames: its rows are not stacks of successive frames.
         """
         frames = np.zeros((len(obs), self.num_frames, *obs.shape[3:]), obs.dtype)
         places = np.empty((len(obs), self.num_rows, self.depth), np.int64)
@@ -279,8 +279,8 @@ def keep_segments(
 ) -> None:
     """Put the segments in slots (int64 ``[N]``) into every store.
 
-    `writers` holds the writers of each lane from one call to the next, so that a store holds frames that segments of a
-    lane share only once.
+    `writers` keeps the writers of each lane from one call to the next, so that frames shared by a lane's segments are
+    stored only once.
     """
     segments = segments_in(arena, slots)
     for place, lane in enumerate(arena.lane_of(slots).tolist()):

@@ -72,7 +72,7 @@ class SegmentWriter:
         return True
 
     def restart_if_fenced(self) -> None:
-        """Begin the open segments anew, in the same slots, if a new run epoch has begun."""
+        """Restart the open segments, in the same slots, if a new run epoch has begun."""
         if self.is_open and self.epoch != self.arena.control[Control.RUN_EPOCH]:
             if self._carried is not None:
                 self._carried.take(self.rows)
@@ -107,7 +107,7 @@ class SegmentWriter:
             self._write_shown()
 
     def flush(self) -> None:
-        """Close the open segments if the learner takes a batch of all lanes and segments of others wait.
+        """Close the open segments if a batch needs all lanes, and segments of other lanes wait.
 
         Two groups of several policies may each have delivered the segments of a different policy: without this, either
         policy's learner would wait for the other group.
@@ -172,7 +172,7 @@ def busy_backlog(arena: ExperienceArena, took: float) -> float:
     Returns
     -------
     float
-        At least a batch; infinite where time decides nothing.
+        At least a batch; infinite if nothing depends on time.
     """
     pace = int(arena.control[Control.PACE])
     batches = max(1.0, HEADROOM * took / pace) if pace else math.inf

@@ -40,14 +40,14 @@ def sequence_fields(
 
 
 class SequenceWriter(StepWriter):
-    """Writes the rows of which the replay buffer makes sequences.
+    """Writes the rows from which the replay buffer makes sequences.
 
     Rows of an episode of N steps:
 
     ==================  =======================================  =====  ================================================
     rows                observation                              valid  purpose
     ==================  =======================================  =====  ================================================
-    `burn_in`           zeros                                    no     no step lies in burn-ins alone
+    `burn_in`           zeros                                    no     no step is only ever part of burn-ins
     N                   that of the step's action                yes    the steps; the first of them has ``first``
     1, the final row    the true last one; undefined if the       no     the last step has a successor row
                         episode terminated

@@ -2,8 +2,8 @@
 
 The learner connects to the role that serves a shard (`penstock.engine.nodes.shards`), and keeps the sum of its
 priorities, its mass, as of the last answer. For a batch it chooses the number of rows of each shard in proportion to
-these masses, and asks all of them at once. A request carries the priorities that are new since the last one. So each
-row is drawn as often as in a single buffer.
+these masses, and asks all of them at once. A request carries the priorities that are new since the last one. As a
+result, each row is drawn as often as in a single buffer.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ASK_INTERVAL = 0.1  # seconds after which a shard that gave no rows is asked for
 CONNECT_INTERVAL = 1.0  # seconds between two tries to connect
 LEAST_PATIENCE = 0.2  # seconds for the answer of a shard after one that was silent
 PAUSE = 0.005  # seconds between two tries to draw where no shard has rows
-BARE_SECONDS = 1.0  # in which steps that nodes have taken arrive
+BARE_SECONDS = 1.0  # enough for steps that nodes have taken to arrive
 ID_BITS = 40  # of an id at home: those of the row's id in its shard, below those of the connection's number
 Batch = dict[str, np.ndarray]
 
@@ -52,7 +52,7 @@ class ShardAddress:
     token, run
         Proof that the learner belongs to the run, and random number of the run.
     incarnation
-        Number of the gateway's host: another holds other rows.
+        Number of the gateway's host; each host holds rows of its own.
     """
 
     gateway: int
@@ -79,7 +79,7 @@ class ShardLink:
     answered_at
         Time of the last answer (monotonic seconds).
     priorities
-        New priorities that it has not been sent: pairs of ids (int64) and priorities (float64), ``[N]`` each.
+        New priorities not sent to it yet: pairs of ids (int64) and priorities (float64), ``[N]`` each.
     """
 
     at: ShardAddress
@@ -97,7 +97,7 @@ class ShardedReplay(Replay):
     """Replay of a run in shards; attributes are those of `Replay`."""
 
     def admit(self, num_steps: int, arena: ExperienceArena) -> bool:
-        """As in the base; the shards have room if what they held is lost, and they have held nothing since."""
+        """Count steps as in `Replay.admit`; shards that lost their rows, and got no others, have room."""
         buffer: Any = self.buffer
         return self.limiter.native.try_insert(num_steps) or buffer.is_bare
 
@@ -193,7 +193,7 @@ class ShardedBuffer:
         NotReady
             The buffer was closed meanwhile.
         """
-        chances = np.empty(batch_size)  # of each row in a draw of one
+        chances = np.empty(batch_size)  # of each row, in a draw of one row
         begin = 0
         while begin < batch_size:
             with self._exchange:
@@ -240,11 +240,11 @@ class ShardedBuffer:
     # -- connections -----------------------------------------------------------------------------------------------
 
     def connect(self, at: ShardAddress) -> None:
-        """Connect to a shard, in the place of the one of the same gateway that is gone."""
+        """Connect to a shard, which replaces the earlier one of the same gateway."""
         self._known[at.gateway] = at
         self._is_asked.set()
         if self._thread is None:
-            self._num_rows[0] = self._is_bare[0] = 0  # of a learner before this one
+            self._num_rows[0] = self._is_bare[0] = 0  # left by an earlier learner
             self._thread = threading.Thread(target=self._ask, name="shards", daemon=True)
             self._thread.start()
             threading.Thread(target=self._keep_connected, name="connecting", daemon=True).start()
@@ -260,7 +260,7 @@ class ShardedBuffer:
                 link.stream.close()
 
     def _ask(self) -> None:
-        """Ask shards for their mass that have given nothing for a while."""
+        """Ask shards that have given no rows for a while for their mass."""
         try:
             while not self._is_closed:
                 before = time.monotonic() - ASK_INTERVAL
@@ -272,7 +272,7 @@ class ShardedBuffer:
             self._failure = error
 
     def _keep_connected(self) -> None:
-        """Connect to shards that are known, again where a connection has ended."""
+        """Connect to known shards, and reconnect to those whose connection has ended."""
         while not self._is_closed:
             for at in list(self._known.values()):
                 link = self._links.get(at.gateway)
@@ -283,7 +283,7 @@ class ShardedBuffer:
             self._is_asked.clear()
 
     def _take(self, at: ShardAddress, stream: Stream) -> None:
-        """Begin to draw from a shard that is connected."""
+        """Start to draw from a newly connected shard."""
         with self._exchange:
             if self._is_closed:
                 stream.close()
@@ -296,7 +296,7 @@ class ShardedBuffer:
             self._bare_since = time.monotonic()
 
     def _lose(self, link: ShardLink, why: OSError) -> None:
-        """Go on without a shard whose connection has ended."""
+        """Continue without a shard whose connection has ended."""
         self._drop(
             link,
             f"the shard of the replay at gateway-{link.at.gateway} is not connected: {why}. {link.rows:,} rows, of "
@@ -370,7 +370,7 @@ class ShardedBuffer:
                     raise StreamError(f"a shard has sent a frame {frame.kind.name}, which it never does")
                 link.stream.receive_into(array_views(state))
                 if frame.count not in (0, wanted[link]):
-                    raise StreamError(f"a shard has sent {frame.count} rows, where {wanted[link]} were wanted")
+                    raise StreamError(f"a shard has sent {frame.count} rows, but {wanted[link]} were requested")
             except OSError as error:
                 self._lose(link, error)
                 continue

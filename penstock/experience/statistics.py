@@ -11,9 +11,9 @@ from penstock.ipc import WeightsBlock
 
 
 class SharedStatistics:
-    """Moments of each rollout worker, and those at the start, which merge to the statistics of the run.
+    """Moments of each rollout worker and at the start, which are merged into the statistics of the run.
 
-    Each worker alone writes its block, so that none waits for another, and a dead worker's moments remain.
+    Each block is written only by its worker, so that none waits for another, and a dead worker's moments remain.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ from penstock.nn.observations import ObservationInput
 
 ACTIVATIONS = {
     Tanh: "tanhf(x[i])",
-    nn.ReLU: "x[i] > 0.0f ? x[i] : 0.0f",
+    nn.ReLU: "x[i] < 0.0f ? 0.0f : x[i]",
     nn.ELU: "x[i] > 0.0f ? x[i] : expm1f(x[i])",
     nn.SiLU: "x[i] / (1.0f + expf(-x[i]))",
 }
@@ -93,11 +93,11 @@ static int largest(const float *values, const unsigned char *legal, int n)
             best = i;
     return best < 0 ? largest(values, 0, n) : best;
 }""",
-    "scaled": """\
-/* Number of the policy in the environment's range: times [0], plus [1], within [2] and [3]. */
-static double scaled(float x, const double range[4])
+    "clipped": """\
+/* Number within its bounds; NaN stays NaN. */
+static double clipped(double x, double low, double high)
 {
-    return fmin(fmax(x * range[0] + range[1], range[2]), range[3]);
+    return x < low ? low : x > high ? high : x;
 }""",
 }
 
@@ -280,9 +280,8 @@ class _Writer:
     def __init__(self) -> None:
         self.arrays: list[str] = []
 
-    def array(self, name: str, values: Any, kind: str = "float") -> str:
-        """Add an array of one or two dimensions, if none of this name is there, and return the name."""
-        values = np.asarray(values)
+    def array(self, name: str, values: np.ndarray, kind: str = "float") -> str:
+        """Add an array of one or two dimensions, and return the name."""
         sizes = "".join(f"[{size}]" for size in values.shape)
         self.arrays.append(f"static const {kind} {name}{sizes} = {_braces(values, kind)};")
         return name
@@ -339,7 +338,7 @@ def _first_stage(program: PolicyProgram, writer: _Writer) -> Iterator[str]:
         if stage.moments is not None:
             mean, std = (numbers_of(each).ravel() for each in (stage.moments.mean, stage.moments.std))
             value = f"({value} - {_each(writer, f'mean_{number}', mean)}) / {_each(writer, f'std_{number}', std)}"
-            value = f"fminf(fmaxf({value}, -10.0f), 10.0f)"
+            value = f"(float)clipped({value}, -10.0, 10.0)"
         yield f"for (int i = 0; i < {size}; i++)"
         yield f"    {_at('x', into)} = {value};"
         at, into = at + size, into + size
@@ -409,7 +408,8 @@ def _numbers(
         is_scaled = np.isfinite(low) & np.isfinite(high)
         below, above = np.where(is_scaled, low, -1.0), np.where(is_scaled, high, 1.0)
         ranges = np.stack(((above - below) / 2, (above + below) / 2, low, high), 1)
-        output = f"scaled({output}, {writer.array(f'range_{place}', ranges, 'double')}[i])"
+        name = f"{writer.array(f'range_{place}', ranges, 'double')}[i]"
+        output = f"clipped({output} * {name}[0] + {name}[1], {name}[2], {name}[3])"
     if np.dtype(leaf.dtype).kind != "f":
         output = f"rint({output})"
     yield f"for (int i = 0; i < {leaf.num_numbers}; i++)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
@@ -24,7 +24,6 @@ from penstock.export.program import (
     ExportError,
     PolicyProgram,
     Port,
-    action_leaves,
     observation_leaves,
 )
 from penstock.runs.documents import DocumentError, document_in
@@ -39,6 +38,8 @@ TOLERANCE = 1e-5
 """Largest legal difference of a floating-point output, relative to its magnitude, but to 1 for smaller ones."""
 
 Arrays = dict[str, np.ndarray]
+Case = dict[str, Arrays]
+"""``inputs`` of one call, and the ``outputs`` that they give."""
 Run = Callable[[Arrays], Arrays]
 """Runs a file: arrays ``[N, *shape]`` of all inputs to those of all outputs."""
 
@@ -48,31 +49,14 @@ _EXACT = 4_096  # integers rounded from float32 are equal up to here
 _UNITS = 64  # numbers of a leaf that have a unit each
 
 
-class Case(TypedDict):
-    """Inputs of one call, and the outputs that they give."""
-
-    inputs: Arrays
-    outputs: Arrays
-
-
 class _Port(TypedDict):
     """Keys of an input or output that a check needs."""
 
     name: str
     dtype: Literal[
-        "float16",
-        "float32",
-        "float64",
-        "bool",
-        "uint8",
-        "int8",
-        "int16",
-        "int32",
-        "int64",
-        "uint16",
-        "uint32",
+        "float16", "float32", "float64", "bool", "uint8", "int8", "int16", "int32", "int64", "uint16", "uint32",
         "uint64",
-    ]
+    ]  # fmt: skip
     shape: list[Any]
 
 
@@ -132,7 +116,7 @@ def contract_of(program: PolicyProgram, policy: Policy, packages: Iterable[str] 
         "versions": dict.fromkeys(names) | installed(names),
         "tolerance": TOLERANCE,
         "cases": [
-            {"inputs": _all_written(case["inputs"]), "outputs": _all_written(case["outputs"])}
+            {kind: {name: _written(array) for name, array in arrays.items()} for kind, arrays in case.items()}
             for case in cases_of(program, policy)
         ],
     }
@@ -179,9 +163,7 @@ def acted(policy: Policy, inputs: Arrays, program: PolicyProgram) -> Arrays:
     """Return the action, and with memory the state, that `Policy.act` answers to the inputs of a program."""
     observed = {port.path: inputs[port.name] for port in program.inputs if port.name.startswith(OBSERVATION)}
     spec, mask = program.observation, inputs.get(MASK)
-    observation: Any = observed if spec.parts else observed[""]
-    if spec.parts and "" in observed:  # a plain observation with a mask in the info
-        observation = observed[""]
+    observation: Any = observed.get("", observed)  # a plain one has no path
     if spec.mask is not None and not spec.mask_is_in_info:
         observation = {**observation, spec.mask.path: mask}
         mask = None
@@ -192,8 +174,8 @@ def acted(policy: Policy, inputs: Arrays, program: PolicyProgram) -> Arrays:
         state = torch.where(begins, policy.model.initial_state(count), torch.from_numpy(inputs[STATE]))
     noise = torch.from_numpy(inputs[NOISE]) if NOISE in inputs else None
     _, chosen, _, after = policy.choose(observation, state, noise is None, mask, noise)
-    action = ActionDecoder(program.action)(chosen)
-    found = {port.name: _leaf_of(action, port.path, program.action) for port in program.outputs if port.spec}
+    leaves = _leaves_of(ActionDecoder(program.action)(chosen), program.action)
+    found = {port.name: leaf for port, leaf in zip(program.outputs, leaves, strict=False)}  # actions come first
     return {**found, **({NEXT_STATE: after.numpy()} if STATE in inputs else {})}
 
 
@@ -350,22 +332,12 @@ def _range(spec: ObservationSpec | ActionSpec, choices: tuple[int, ...], starts:
     return {name: each and [x if np.isfinite(x) else None for x in each] for name, each in bounds.items()}
 
 
-def _leaf_of(action: Any, path: str, spec: ActionSpec) -> np.ndarray:
-    """Return the leaf of the environment's actions at a path."""
+def _leaves_of(action: Any, spec: ActionSpec) -> Iterator[np.ndarray]:
+    """Yield the leaves of the environment's actions, in the order of `action_leaves`."""
     if not spec.parts:
-        return np.asarray(action)
+        yield np.asarray(action)
     for number, (key, part) in enumerate(spec.parts):
-        name = str(number if key is None else key)
-        inner = action[number if key is None else key]
-        if path == name:
-            return np.asarray(inner)
-        if path.startswith(f"{name}/") and any(path == f"{name}/{each}" for each, _ in action_leaves(part)):
-            return _leaf_of(inner, path.removeprefix(f"{name}/"), part)
-    raise KeyError(path)
-
-
-def _all_written(arrays: Arrays) -> dict[str, Any]:
-    return {name: _written(array) for name, array in arrays.items()}
+        yield from _leaves_of(action[number if key is None else key], part)
 
 
 def _written(array: np.ndarray) -> Any:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 PROC, CGROUP = Path("/proc"), Path("/sys/fs/cgroup")
 CORES = "PENSTOCK_CORES"
-"""Variable of the environment: number of cores of a training that shares a node with others."""
+"""Environment variable: number of cores of a training that shares a node with others."""
 _MEMORY_FILES = {  # by cgroup version: limit, use, and the entry of memory.stat for droppable file cache
     1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
     2: ("memory.max", "memory.current", "inactive_file"),
@@ -40,7 +40,7 @@ class MemoryUse(NamedTuple):
 
 
 def cgroups(controller: str, *, proc: Path = PROC, cgroup: Path = CGROUP) -> Iterator[Cgroup]:
-    """Return every cgroup that limits this process, from its own to the root.
+    """Yield every cgroup that limits this process, from its own to the root.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def require_memory(nbytes: int, what: str) -> None:
 
 
 def problem_of_locks() -> str | None:
-    """Return the reason why processes of this machine can share no `multiprocessing.Lock`; None: they can.
+    """Return the reason why processes of this machine cannot share a `multiprocessing.Lock`; None if they can.
 
     Such locks, of `gymnasium.vector.AsyncVectorEnv` for example, are files in /dev/shm. Penstock's own memory is not.
     """

@@ -77,8 +77,8 @@ class Owned:
         """Raise RuntimeError in a forked child of the creating process."""
         if self.is_foreign:
             raise RuntimeError(
-                f"process {os.getpid()} was forked from process {self._maker}, whose training this is: let the child "
-                "end without it, or make a trainer of its own there"
+                f"process {os.getpid()} was forked from process {self._maker}, which owns this training: let the "
+                "child end without using it, or make a trainer of its own there"
             )
 
 

@@ -3,7 +3,7 @@
 A frame is a header of fixed size, followed by raw bytes. A block is a frame of full segments: a table with a row for
 each segment, and then one stretch of bytes for each column. Nothing that is received is executed or unpickled.
 
-The end that connects proves that it has the run's token, which travels by Ray alone: home sends random bytes, and the
+The connecting end proves that it has the run's token, which is only sent through Ray: home sends random bytes, and the
 answer is their HMAC.
 """
 
@@ -29,10 +29,10 @@ MAGIC = b"PsN1"
 HEADER = struct.Struct("<4sIQIIqqQQ")
 MOST_NBYTES = 1 << 34  # of a frame: more is a damaged header
 SILENCE = 4.0  # seconds without a frame after which the other end is gone
-FRESH_SECONDS = 3.0  # since the last bytes of an end, within which it is connected: it sends each second
+FRESH_SECONDS = 3.0  # after its last bytes, an end counts as connected for so long: it sends every second
 ALIVE_INTERVAL = 1.0  # seconds between frames that carry nothing else
-FADING = 0.9  # of a process's delay from one observation to the next
-MOST_DELAY = 30.0  # seconds by which a limit of silence is longer
+FADING = 0.9  # factor on a process's delay from one observation to the next
+MOST_DELAY = 30.0  # most seconds that are added to a limit of silence
 NONCE_NBYTES = 32
 MOST_HELLO_NBYTES = 4096
 MOST_VIEWS = 1024  # of one system call (IOV_MAX)
@@ -55,7 +55,7 @@ class Kind(IntEnum):
     GRANT = auto()
     """Numbers of further slots that a node may fill, int64, or an entry per step that it may take: to a node."""
     TAKEN = auto()
-    """Taken steps; its number is that of all that the connection has granted: from a node."""
+    """Taken steps; its number counts all steps that the connection has granted: from a node."""
     DRAW = auto()
     """Request for rows of a shard: largest priority of all (float64), then ids (int64) and new priorities (float64)."""
     ROWS = auto()
@@ -73,7 +73,7 @@ KINDS = {int(kind): kind for kind in Kind}
 
 
 class StreamError(ConnectionError):
-    """The received bytes are no frame of this program."""
+    """The received bytes are not a frame of this program."""
 
 
 def rounded(weights: np.ndarray, nbytes: int) -> np.ndarray:
@@ -86,14 +86,14 @@ def rounded(weights: np.ndarray, nbytes: int) -> np.ndarray:
 
 
 def widened(weights: np.ndarray, nbytes: int) -> np.ndarray:
-    """Return the weights block of `rounded` with float32 numbers again."""
+    """Return the weights block in the form before `rounded`, with float32 numbers."""
     if not nbytes:
         return weights
     bits = weights[: nbytes // 2].view(np.uint16).astype(np.uint32) << 16
     return np.concatenate([bits.view(np.uint8), weights[nbytes // 2 :]])
 
 
-@dataclass(slots=True)  # not frozen: it is made in a third of the time
+@dataclass(slots=True)  # not frozen: creation takes a third of the time
 class Frame:
     """The header of a frame.
 
@@ -104,7 +104,7 @@ class Frame:
     run
         Random number of the run.
     incarnation
-        Number of the node's host, counted from 1, that sends or receives the frame.
+        Number, counted from 1, of the node's host that sends or receives the frame.
     epoch, version
         Run epoch, and version of the weights, at the sender's end.
     number
@@ -132,7 +132,7 @@ class Frame:
 
     @classmethod
     def unpacked(cls, data: bytes | bytearray | memoryview) -> Frame:
-        """Parse the bytes of a header; raises `StreamError` where they hold none."""
+        """Parse the bytes of a header; raises `StreamError` if they are not one."""
         magic, kind, run, incarnation, count, epoch, version, number, nbytes = HEADER.unpack(data)
         if magic != MAGIC or kind not in KINDS or nbytes > MOST_NBYTES:
             raise StreamError(f"expected a frame's header, found {bytes(data[:16])!r}: another program, or version?")
@@ -165,7 +165,7 @@ class BlockCounter:
     missing: int = 0
 
     def accepts(self, frame: Frame) -> bool:
-        """Whether a block is new and of this incarnation; one that is not is counted as a fault."""
+        """Return whether a block is new and of this incarnation; count any other block as a fault."""
         if (frame.run, frame.incarnation) != (self.run, self.incarnation):
             self.stale += 1
             return False
@@ -188,7 +188,7 @@ def array_views(*arrays: np.ndarray) -> Views:
 
 
 class OwnDelay:
-    """Longest recent delay of a process, by which its limits of silence are longer: what others sent may lie unread.
+    """Longest recent delay of a process, added to its limits of silence, because it may not have read what was sent.
 
     Attributes
     ----------
@@ -200,7 +200,7 @@ class OwnDelay:
         self.seconds = 0.0
 
     def observe(self, seconds: float) -> None:
-        """Record that something was done so much too late."""
+        """Record that something was done `seconds` too late."""
         self.seconds = min(MOST_DELAY, max(seconds, FADING * self.seconds))
 
 
@@ -234,7 +234,7 @@ class Stream:
         self.wait_at_most(SILENCE + 2 * delay)
 
     def wait_at_most(self, seconds: float) -> None:
-        """Let the other end be silent for a number of seconds."""
+        """Let the other end be silent for at most `seconds`."""
         self._socket.settimeout(seconds)
 
     def send(self, frame: Frame, views: Views | None = None) -> None:
@@ -242,7 +242,7 @@ class Stream:
         self.send_raw([memoryview(frame.packed()), *(views or [])])
 
     def send_raw(self, views: Views) -> None:
-        """Send bytes as they are."""
+        """Send bytes without a header."""
         left = [view for view in views if view.nbytes]
         while left:
             sent = self._socket.sendmsg(left[:MOST_VIEWS])
@@ -254,7 +254,7 @@ class Stream:
         self.sent += memory.send(self.fileno(), frame.packed(), slots, self._socket.gettimeout() or SILENCE)
 
     def send_at_once(self, views: Views) -> Views:
-        """Send bytes as they are, as many as the connection takes without waiting; return the rest.
+        """Send bytes without a header, as many as the connection takes without waiting; return the rest.
 
         Raises
         ------
@@ -293,7 +293,7 @@ class Stream:
         Raises
         ------
         StreamError
-            The bytes are no header.
+            The bytes are not a header.
         OSError
             The other end is gone, or has been silent for `SILENCE` seconds.
         """
@@ -333,7 +333,10 @@ def connect(address: tuple[str, int], token: bytes, hello: Frame, identity: dict
     """
     stream = Stream(socket.create_connection(address, timeout=SILENCE))
     try:
-        nonce = stream.receive_bytes(NONCE_NBYTES)
+        try:
+            nonce = stream.receive_bytes(NONCE_NBYTES)
+        except TimeoutError:  # the kernel of a machine accepts connections for a process that is stopped
+            raise TimeoutError(f"{address[0]} answers, but the run there has not in {SILENCE:.0f} s") from None
         text = json.dumps(identity).encode()
         answer = _proof(token, nonce, hello, text) + text
         frame = Frame(Kind.HELLO, hello.run, hello.incarnation, nbytes=len(answer))
@@ -372,7 +375,7 @@ def _proof(token: bytes, nonce: bytes | bytearray, hello: Frame, text: bytes) ->
 
 
 def _after(views: Sequence[memoryview], count: int) -> Views:
-    """Remaining views after the given number of bytes."""
+    """Return what remains of views after their first `count` bytes."""
     for place, view in enumerate(views):
         if count < view.nbytes:
             return [view[count:], *views[place + 1 :]]

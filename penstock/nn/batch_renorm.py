@@ -32,7 +32,7 @@ class BatchRenorm(BatchNorm):
         r = clip(std_B / std, 1 / 3, 3),    d = clip((mean_B - mean) / std, -5, 5)
 
     No gradient passes through ``r`` and ``d``. For the first 100,000 batches they are 1 and 0, which is plain batch
-    normalisation. Outside learning the running moments are used: ``y = (x - mean) / std``. A learned scale and shift
+    normalisation. Outside updates the running moments are used: ``y = (x - mean) / std``. A learned scale and shift
     follow.
 
     Parameters

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from penstock.envs.spaces import ActionSpec, ObservationSpec
     from penstock.nn.encoders import Seen
 
-EXPANSION = 4  # inner width of a residual block, in widths of the block
+EXPANSION = 4  # inner width of a residual block, as a multiple of its width
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,11 @@ class BodyConfig:
     Attributes
     ----------
     network
-        "mlp": layers one after the other; "residual": a layer, then blocks of two layers, whose inner one is four times
-        as wide, added to their inputs, then RMS normalisation.
+        "mlp": layers in sequence; "residual": a layer, then blocks that add two layers, the inner one four times as
+        wide, to their input, then RMS normalisation.
     normalization
         Normalisation of each layer before its activation: "batch", which also normalises the input, "layer" or "rms";
-        None: none.
+        None: no normalisation.
     unit_weights
         Whether the weights of each unit are kept at norm 1, without bias, and the scale and shift of each normalisation
         at the norm sqrt(features).
@@ -204,7 +204,7 @@ class Body(nn.Sequential):
 
 
 class BodyEncoder(nn.Module):
-    """Encoder of vectors by a `Body`; parameters as there, for one network."""
+    """Encoder of vectors with the layers of a `Body` of one network; parameters as there."""
 
     def __init__(self, input_size: int, sizes: tuple[int, ...], activation: str, config: BodyConfig) -> None:
         super().__init__()
@@ -218,7 +218,7 @@ class BodyEncoder(nn.Module):
 
 
 class BodyCritics(nn.Module):
-    """Critics with the hidden layers of a `Body`; the same calls as :class:`Critics`.
+    """Critics with the hidden layers of a `Body`, called like :class:`Critics`.
 
     Parameters
     ----------
@@ -254,9 +254,9 @@ class BodyCritics(nn.Module):
 
 
 class BodyActorCritic(StochasticActorCritic):
-    """SAC's network with other hidden layers in the critics and, for vectors, in the actor.
+    """SAC's network with the hidden layers of a `Body` in the critics and, for vectors, in the actor.
 
-    Encoders of images and custom encoders stay unchanged; the critics' layers over their features are of this kind.
+    Encoders of images and custom encoders stay unchanged; only the critics' layers over their features are replaced.
 
     Parameters
     ----------
@@ -265,7 +265,7 @@ class BodyActorCritic(StochasticActorCritic):
     body : BodyConfig
         Kind of hidden layers.
     returns : CategoricalReturns, optional
-        Returns whose logits the critics give; default: values or quantiles.
+        Support of the distributions whose logits the critics give; default: values or quantiles.
     """
 
     def __init__(
@@ -294,7 +294,7 @@ def width_of_blocks(sizes: tuple[int, ...]) -> int:
     """
     if len(set(sizes)) != 1:
         raise ValueError(
-            f'network="residual" has blocks of one width, and the widths found are {sizes}: use as many equal widths '
-            "as there are to be blocks, such as (128, 128)"
+            f'network="residual" has blocks of one width, but the widths found are {sizes}: give the same width for '
+            "every block, such as (128, 128) for two"
         )
     return sizes[0]

@@ -37,8 +37,8 @@ class ContinuousActorCritic(PolicyNetwork):
 
     For vectors, actor and critics have separate layers (``config.hidden_sizes``), and critics take observation and
     action side by side. With images or a custom encoder, the actor has one encoder and the critics share another; its
-    features and the action enter ``critic_sizes`` of each critic, by default 256 units. With
-    ``encoder="nature_cnn_mlp"``, the critics share the convolutions alone, and by default have the actor's widths.
+    features and the action are the input of each critic's own layers, by default 256 units. With
+    ``encoder="nature_cnn_mlp"``, the critics share only the convolutions, and by default have the actor's widths.
 
     Encoders and the critics' hidden layers may run under ``torch.autocast``; all else computes in float32 regardless.
 
@@ -55,7 +55,7 @@ class ContinuousActorCritic(PolicyNetwork):
     num_quantiles : int
         Number ``M`` of quantiles per critic; 1: the mean return.
     critic_sizes : tuple of int, optional
-        Widths of the critics' hidden layers; default: ``config.hidden_sizes``, or 256 units behind such an encoder.
+        Widths of the critics' own hidden layers; default: as above.
     outputs_per_dimension : int
         Outputs of the actor for each of the ``d`` numbers.
     make_critics : callable, optional
@@ -66,7 +66,7 @@ class ContinuousActorCritic(PolicyNetwork):
     state_size : int
         Width of a lane's memory state: 0.
     returns : CategoricalReturns or None
-        Returns whose logits the critics give; None: values or quantiles.
+        Support of the distributions whose logits the critics give; None: values or quantiles.
 
     Raises
     ------
@@ -110,7 +110,7 @@ class ContinuousActorCritic(PolicyNetwork):
 
     @cached_property
     def chain(self) -> Chain:
-        """The actor from observations to its outputs, in one call where it fits."""
+        """The actor from observations to its outputs, in one call if it fits."""
         return Chain(self.input, self.encoder, None, self.actor_head, self._mode)
 
     def _mode(self, outputs: np.ndarray) -> np.ndarray:
@@ -139,7 +139,7 @@ class ContinuousActorCritic(PolicyNetwork):
 
     @in_shares(0, observation=0, action=0)
     def q1(self, observation: Tensor, action: Tensor) -> Tensor:
-        """Return values by the first critic alone, float32 ``[N]``; the others do not run. Parameters as for :meth:`q`.
+        """Return values by the first critic only, float32 ``[N]``; the others do not run. Parameters as for :meth:`q`.
 
         For critics without quantiles.
         """
@@ -163,7 +163,7 @@ class ContinuousActorCritic(PolicyNetwork):
         action, next_action : Tensor
             Actions in [-1, 1], float32 ``[N, d]``.
         end : int, optional
-            End whose values alone are returned, 0 or 1: the last layer of `BodyCritics` runs on no other rows.
+            Return only the values of this end, 0 or 1; the last layer of `BodyCritics` then runs on its rows only.
 
         Returns
         -------
@@ -198,7 +198,7 @@ class DeterministicActorCritic(ContinuousActorCritic):
     critic_sizes
         As for :class:`ContinuousActorCritic`.
     returns : CategoricalReturns, optional
-        Returns whose logits the critics give; default: values.
+        Support of the distributions whose logits the critics give; default: values.
     """
 
     def __init__(
@@ -264,11 +264,11 @@ class StochasticActorCritic(ContinuousActorCritic):
 
 
 class Critics(nn.Module):
-    """Several networks of the same sizes over the same input, with each layer of all of them in one tensor.
+    """Several networks of the same sizes over the same input; one tensor holds a layer of all of them.
 
     Hidden layers may run under ``torch.autocast``; values are computed in float32 regardless.
 
-    Layers start like ``nn.Linear``, uniform within 1/sqrt(inputs), with different numbers for each critic.
+    Layers start like ``nn.Linear``, uniform within 1/sqrt(inputs), independently for each critic.
 
     Parameters
     ----------
@@ -295,7 +295,7 @@ class Critics(nn.Module):
         self.can_be_fused = activation in FUSED_ACTIVATIONS and len(hidden_sizes) > 0
         self.hidden = nn.ModuleList(StackedLinear(num_critics, *layer) for layer in pairwise(sizes))
         self.head = StackedLinear(num_critics, sizes[-1], num_quantiles)
-        # In place if possible: a layer's output is not used elsewhere, and memory traffic costs time.
+        # In place if possible: nothing else uses a layer's output, and memory traffic costs time.
         self.activation = nn.ReLU(inplace=True) if activation == "relu" else ACTIVATIONS[activation]()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -308,7 +308,7 @@ class Critics(nn.Module):
         return self.values(x)
 
     def values(self, x: Tensor) -> Tensor:
-        """Return the values of the last hidden layer ``[C, N, H]``, as `forward` does."""
+        """Return values, as `forward` does, from the last hidden layer ``[C, N, H]``."""
         with without_autocast(x.device):
             if self.head.weight.shape[-1] > 1:
                 quantiles: Tensor = self.head(x.float())

@@ -1,7 +1,7 @@
 """Action distributions. Actions are drawn with noise from outside.
 
 ``sample`` is a function of (parameters, noise): each lane owns its random stream, so that the same noise gives the same
-action in any process. The classes are a few tensor operations each, because one is built for every batch of actions;
+action in any process. The classes cost a few tensor operations each, because one is made for every batch of actions;
 ``torch.distributions`` costs several times as much per call.
 """
 
@@ -106,7 +106,7 @@ class Categorical(Drawn):
     def sample_with_log_prob(self, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Draw actions like :meth:`sample`, with their log-probabilities, float32 ``[...]``.
 
-        Without gradient it is one call of the native core: torch needs some twelve.
+        Without gradient, this is one call of the native core; torch needs some twelve.
         """
         if not computes_natively(self.logits, noise):
             return super().sample_with_log_prob(noise)
@@ -254,7 +254,7 @@ class SquashedGaussian(DiagonalGaussian):
     """Independent normal distributions, squashed by tanh into (-1, 1): actions ``a = tanh(u)``, with ``u`` normal.
 
     Ratios of densities and KL divergences are those of the normal distributions. Log-densities invert the tanh: in
-    float32 ``u`` has an error below 0.01 up to 6.5, and none is found beyond 8.7.
+    float32, ``u`` is recovered with an error below 0.01 up to 6.5, and never beyond 8.7.
 
     Parameters
     ----------
@@ -339,7 +339,7 @@ class Joint(Drawn):
         return Joint(self.choices.map(change), self.numbers.map(change))
 
     def sample(self, noise: Tensor) -> Tensor:
-        """Draw actions, float32 ``[..., k + d]``, by standard normal noise of that shape: choices by ``Phi(noise)``."""
+        """Draw actions, float32 ``[..., k + d]``, from standard normal noise of that shape; choices by ``Phi``."""
         for_choices, for_numbers = self._split(noise)
         uniform = torch.special.ndtr(for_choices).clamp(max=BELOW_ONE)
         return self._joined(self.choices.sample(uniform), self.numbers.sample(for_numbers))
@@ -421,7 +421,7 @@ def recorded_distribution(action: ActionSpec, flat: Tensor, numbers: ContinuousA
 
 
 def numbers_of(action: ActionSpec, wanted: ContinuousActions) -> ContinuousActions:
-    """Return the distribution of an action's numbers: as wanted where each has two bounds, else "clipped"."""
+    """Return the distribution of an action's numbers: as wanted if each has two bounds, else "clipped"."""
     return wanted if action.is_bounded else "clipped"
 
 

@@ -114,7 +114,7 @@ class ImpalaResNet(nn.Sequential):
 
 
 class MaxPoolTo(nn.AdaptiveMaxPool2d):
-    """Adaptive max pooling to a square of this side; in an export, of slices: ONNX knows no adaptive max pooling."""
+    """Adaptive max pooling to a square; in an export, of slices, because ONNX has no adaptive max pooling."""
 
     def __init__(self, side: int) -> None:
         super().__init__(side)
@@ -270,11 +270,11 @@ def build_encoder(
         ``mlp`` for all others; ``"nature_cnn_mlp"`` is ``nature_cnn``, then an ``mlp`` over its features. In a
         composite observation each image has its own encoder, followed by an ``mlp`` over the features and all other
         parts; with ``"mlp"`` images are treated as numbers. Or custom: a ``nn.Module`` class or a callable that takes
-        the observation spec. Its ``F`` is found by a dry run; an ``output_size`` must equal it.
+        the observation spec. A dry run finds its ``F``; an ``output_size``, if it has one, must be equal.
     observation : ObservationSpec
         Spec of the observations.
     hidden_sizes, activation
-        Widths and activation of an ``mlp``; other layers have fixed ones.
+        Widths and activation of an ``mlp``; those of other layers are fixed.
     resnet : ResNetShape
         Shape of ``impala_resnet``.
 
@@ -322,11 +322,11 @@ def _build_own(builder: EncoderBuilder, observation: ObservationSpec) -> tuple[n
     if isinstance(builder, nn.Module):
         raise EncoderError(
             f"encoder is an instance of {type(builder).__name__}: give the class, or a function of the observation "
-            "spec that builds it, because every process builds networks of its own"
+            "spec that builds it, because every process builds its own networks"
         )
     name = getattr(builder, "__qualname__", repr(builder))
     if isinstance(builder, type) and not issubclass(builder, nn.Module):
-        raise EncoderError(f"encoder {name} is a class of another kind: it must derive from torch.nn.Module")
+        raise EncoderError(f"encoder {name} is not a network class: it must derive from torch.nn.Module")
     try:
         inspect.signature(builder).bind(observation)
     except TypeError:
@@ -355,5 +355,5 @@ def _build_own(builder: EncoderBuilder, observation: ObservationSpec) -> tuple[n
             "vector for each row, a tensor of shape (2, F)"
         )
     if (said := getattr(module, "output_size", None)) not in (None, size := features.shape[1]):
-        raise EncoderError(f"encoder {name} has output_size={said}, and returned {size} features: make them equal")
+        raise EncoderError(f"encoder {name} has output_size={said}, but returned {size} features: make them equal")
     return module, size

@@ -1,4 +1,4 @@
-"""Policies of agents for continuous actions that learn from replay, with their exploration.
+"""Policies for continuous actions, learned from replay, with their exploration.
 
 As for distributions, a sample is a function of (parameters, noise).
 """
@@ -44,7 +44,7 @@ class Deterministic:
         return torch.add(self.action, noise, alpha=self.std).clamp_(-1.0, 1.0)
 
     def mode(self) -> Tensor:
-        """The action, float32 ``[..., d]``."""
+        """Return the action, float32 ``[..., d]``."""
         return self.action
 
 
@@ -143,7 +143,7 @@ def uniform_action(noise: Tensor) -> Tensor:
 
 
 def _sample_natively(outputs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """Draw as `TanhGaussian.sample_with_log_prob` does, in one call of the native core: torch needs some twenty."""
+    """Draw as `TanhGaussian.sample_with_log_prob` does, in one call of the native core; torch needs some twenty."""
     low, high = LOG_STD_RANGE
     shape = 0.5 * (low + high), 0.5 * (high - low)
     outputs, noise = outputs.contiguous(), noise.contiguous()

@@ -20,8 +20,8 @@ from penstock.ipc import require_memory
 class Tanh(nn.Module):
     """Hyperbolic tangent; in float32 on a CPU as ``1 - 2 sigmoid(-2x)``, which torch computes five times as fast.
 
-    Both are within 2e-7 of the true value. A small mlp spends a third of its time in tangents. On a CPU the input is
-    overwritten, because no other layer needs it. Exported programs and plans contain the tangent itself.
+    Both are within 2e-7 of the true value. A small mlp spends a third of its time in tanh. On a CPU the input is
+    overwritten, because no other layer needs it. Exported programs and plans contain tanh itself.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -35,7 +35,7 @@ class Tanh(nn.Module):
 
 
 class _TanhBySigmoid(torch.autograd.Function):
-    """Tangent with its own derivative, ``1 - tanh^2``, for which only the result is stored."""
+    """Tanh with its own derivative, ``1 - tanh^2``, for which only the result is stored."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -88,7 +88,7 @@ def normalize_layers_(encoder: nn.Module) -> None:
     Parameters
     ----------
     encoder : nn.Module
-        Encoder whose layers lie in ``nn.Sequential`` parts, or in itself.
+        Encoder; its layers are in ``nn.Sequential`` modules, possibly itself.
     """
     for block in [module for module in encoder.modules() if isinstance(module, nn.Sequential)]:
         for number in reversed(range(len(block) - 1)):
@@ -157,7 +157,7 @@ class SpectralConv2d(nn.Conv2d):
         if self.training:
             with torch.no_grad():
                 self.u.copy_(normalize(matrix @ normalize(self.u @ matrix, dim=0), dim=0))
-        # The copy outlives the next pass's iteration, until the gradient needs it.
+        # A copy: the next pass would change u before the gradient needs it.
         sigma = torch.linalg.vector_norm(self.u.clone() @ matrix)
         return self._conv_forward(x, self.weight / sigma, self.bias)
 
@@ -183,7 +183,7 @@ class Allowance(TorchDispatchMode):
     Parameters
     ----------
     nbytes
-        Limit for all tensors together, dead ones included.
+        Limit for all tensors together, including freed ones.
     """
 
     def __init__(self, nbytes: int) -> None:
@@ -200,5 +200,5 @@ class Allowance(TorchDispatchMode):
                 self._taken += math.prod(value) * dtype.itemsize
                 if self._taken > self._nbytes:
                     shape = " x ".join(map(str, value))
-                    raise MemoryError(f"a tensor of {shape} brings it to {self._taken:,} bytes, of {self._nbytes:,}")
+                    raise MemoryError(f"a tensor of {shape} raises it to {self._taken:,} bytes, limit {self._nbytes:,}")
         return func(*args, **kwargs)

@@ -1,8 +1,8 @@
 """Fully connected networks, whose layers on a CPU are one call of the native core, forward and backward.
 
-Torch makes some ten calls for each layer, and reads and writes the results in between. Matrix products use the library
-that torch brings along, also in bfloat16, with float32 sums. Without gradient a `Chain` is one call from observations
-to the outputs of a head.
+Torch makes some ten calls per layer, and reads and writes the results in between. Matrix products use the library that
+comes with torch, also in bfloat16, with float32 sums. Without gradient, a `Chain` is one call from observations to the
+outputs of a head.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ GATES = {nn.GRUCell: 3, nn.LSTMCell: 4}
 
 
 class Watcher(Protocol):
-    """Dispatch mode that is told of calls of the native core, behind each; tensors are those of the calls."""
+    """Dispatch mode that is notified after each call of the native core, with the call's tensors."""
 
     def layers_forward(
         self, layers: Layers, x: Tensor, parameters: Sequence[Tensor], kept: Tensor, out: Tensor, *, count: int,
         in_bf16: bool,
     ) -> None:  # fmt: skip
-        """Layers were passed."""
+        """Layers ran forward."""
 
     def layers_backward(
         self, layers: Layers, x: Tensor, parameters: Sequence[Tensor], kept: Tensor, out: Tensor, gradient: Tensor,
         d_x: Tensor | None, added_to: Sequence[Tensor], *, count: int, in_bf16: bool,
     ) -> None:  # fmt: skip
-        """Gradients of a pass were computed; those of parameters were added to tensors."""
+        """Layers ran backward; gradients of parameters were added to the tensors `added_to`."""
 
     def squashed_sample(
         self, outputs: Tensor, noise: Tensor, action: Tensor, log_prob: Tensor, *, centre: float, reach: float
@@ -62,12 +62,12 @@ class Watcher(Protocol):
         self, outputs: Tensor, noise: Tensor, action: Tensor, d_action: Tensor, d_log_prob: Tensor, d_outputs: Tensor,
         *, centre: float, reach: float,
     ) -> None:  # fmt: skip
-        """The gradient of the outputs that such actions were drawn from was computed."""
+        """The gradient of outputs from which squashed normal actions were drawn was computed."""
 
     def quantile_huber(
         self, quantile: Tensor, fraction: Tensor, target: Tensor, loss: Tensor, slope: Tensor
     ) -> None:
-        """Losses of quantiles were computed, and their derivatives."""
+        """Losses of quantiles and their derivatives were computed."""
 
 
 class _Here(threading.local):
@@ -84,7 +84,7 @@ def watcher() -> Watcher | None:
 
 @contextmanager
 def seen_by(watcher: Watcher) -> Iterator[None]:
-    """Within the block, tell a watcher of calls."""
+    """Within the block, notify a watcher of this thread's calls."""
     before, _here.watcher = _here.watcher, watcher
     try:
         yield
@@ -93,8 +93,8 @@ def seen_by(watcher: Watcher) -> Iterator[None]:
 
 
 def is_native(*tensors: Tensor) -> bool:
-    """Return whether the native core can compute with these tensors: float32, on the CPU, and neither exported nor
-    seen by a dispatch mode, unless it is a `Watcher`."""
+    """Return whether the native core takes tensors: float32 on the CPU, not exported, no dispatch mode but a `Watcher`.
+    """
     for tensor in tensors:
         if not tensor.is_cpu or tensor.dtype is not torch.float32:
             return False
@@ -134,7 +134,7 @@ class MLP(nn.Sequential):
 
     @property
     def is_fused(self) -> bool:
-        """Whether its layers and activations, and nothing else, are those of the native core."""
+        """Whether it consists of layers and activations of the native core, and nothing else."""
         count = len(self) - isinstance(self[0], SideBySide) if len(self) else 0
         return count == 2 * len(self.sizes) - 2 > 0 and self.activation in FUSED_ACTIVATIONS
 
@@ -175,7 +175,7 @@ def in_float32(head: nn.Module, features: Tensor) -> Tensor:
 
 
 def headed(encoder: nn.Module, x: Any, head: nn.Linear) -> Tensor:
-    """Return the float32 output of a head over an encoder, in one call where the encoder is an `MLP`."""
+    """Return the float32 output of a head over an encoder, in one call if the encoder is an `MLP`."""
     answer: Tensor = encoder(x, head) if isinstance(encoder, MLP) else in_float32(head, encoder(x))
     return answer
 
@@ -198,7 +198,7 @@ def is_available() -> bool:
 
 
 def fits(x: Tensor) -> bool:
-    """Return whether layers over this input can be computed here: float32, on the CPU."""
+    """Return whether the native core can compute layers over this input: float32, on the CPU."""
     return is_native(x) and is_available()
 
 
@@ -265,7 +265,7 @@ def _forward(
 def _is_needed(node: Any) -> tuple[bool, bool]:
     """Return whether this node's gradient is needed, and whether it accumulates into a parameter's ``grad``.
 
-    ``backward(inputs=...)`` needs some alone; ``autograd.grad`` returns them as its result.
+    ``backward(inputs=...)`` needs only some; ``autograd.grad`` returns them as its result.
     """
     try:
         return node is not None and torch._C._will_engine_execute_node(node), True
@@ -282,7 +282,7 @@ def _gradients(parameters: Sequence[Tensor]) -> list[Tensor] | None:
 class _Pass(torch.autograd.Function):
     """Differentiable pass. Only needed gradients are computed.
 
-    Those of parameters are added to their ``grad`` directly if all have one, as a learner's have.
+    Those of parameters are added to their ``grad`` directly if all have one, as in a learner.
     """
 
     @staticmethod
@@ -321,7 +321,7 @@ class _Pass(torch.autograd.Function):
 
 
 class Chain:
-    """First stage, mlp encoder, memory core and linear head of a network, in one call wherever it `fits`.
+    """First stage, mlp encoder, memory core and linear head of a network, in one call if it `fits`.
 
     Parameters
     ----------
@@ -343,7 +343,7 @@ class Chain:
             return
         assert isinstance(encoder, MLP)
         assert isinstance(head, nn.Linear)
-        # Floats pass the first stage natively, which at most normalises them; all else passes through its module.
+        # The native core runs the first stage on floats, which it at most normalises; on others, the module runs.
         self._takes_floats = isinstance(stage, ObservationInput) and stage.takes_floats
         self._joins = encoder[0] if isinstance(encoder[0], SideBySide) else None
         moments = stage.moments if self._takes_floats and isinstance(stage, ObservationInput) else None
@@ -364,15 +364,15 @@ class Chain:
         )  # fmt: skip
 
     def fits(self, observation: Tensor | Mapping[str, Tensor]) -> bool:
-        """Return whether outputs of these observations can be computed here: on the CPU, without gradient."""
+        """Return whether one call can compute the outputs for these observations: on the CPU, without gradient."""
         if torch.is_grad_enabled() or not isinstance(observation, Tensor) or torch.compiler.is_exporting():
             return False
-        if watcher() is not None:  # layers by themselves are what it knows
+        if watcher() is not None:  # it knows layers, not chains
             return False
         return observation.is_cpu and self._can_run()
 
     def __call__(self, observation: Tensor, first: Tensor = EMPTY, state: Tensor = EMPTY) -> tuple[Tensor, Tensor]:
-        """Return the outputs of the head for observations that it `fits`, and the memory after them.
+        """Return the outputs of the head for observations that `fits` accepts, and the memory after them.
 
         Under ``torch.autocast`` to bfloat16, hidden layers multiply in bfloat16 and sum in float32.
 
@@ -386,7 +386,7 @@ class Chain:
         outputs : Tensor
             float32 ``[B, M]``.
         state : Tensor
-            float32 ``[B, S]``; without memory as given.
+            float32 ``[B, S]``; unchanged without memory.
         """
         x = observation
         if not self._takes_floats:
@@ -407,9 +407,9 @@ class Chain:
         return outputs, after
 
     def act(self, observation: np.ndarray, first: np.ndarray, state: Tensor | None) -> tuple[np.ndarray, Tensor] | None:
-        """Return actions without exploration, in the layout of their column; None where this network has no such way.
+        """Return actions without exploration, in the layout of their column; None if this network cannot.
 
-        Nothing depends on torch's defaults or modes.
+        The result does not depend on torch's defaults or modes.
 
         Parameters
         ----------
@@ -441,7 +441,7 @@ class Chain:
         return self._mode(outputs), torch.from_numpy(after)
 
     def _can_run(self) -> bool:
-        """Whether the native core has this kind of network, and its weights are float32 on the CPU."""
+        """Return whether the native core has this kind of network, with float32 weights on the CPU."""
         if not self._is_native:
             return False
         tensors, name = self._places[-1]
@@ -454,7 +454,7 @@ class Chain:
 
 
 def largest(outputs: np.ndarray) -> np.ndarray:
-    """Return the number of the largest output (the first of several), int64 ``[N]``."""
+    """Return the index of the largest output (the first of several), int64 ``[N]``."""
     return outputs.argmax(-1)
 
 

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from penstock.envs.spaces import ActionSpec, ObservationSpec
 
 LOG_STD_RANGE = (-20.0, 2.0)
-# Of squashed actions, before the tanh: there float32 tells actions apart. The farthest mean is 0.03 % of the range from
-# a bound, and a deviation above 1 would choose the bounds rather than what lies between them. Below the smallest
-# deviation, 0.05, returns hardly depend on the action: normalised advantages are noise, and the mean stops short of the
-# best action or walks away from it.
+# Limits of squashed actions before the tanh, within which float32 still distinguishes actions. The farthest mean is
+# 0.03 % of the range from a bound, and deviations above 1 would mostly choose the bounds. With deviations below 0.05,
+# returns would hardly depend on the action: normalised advantages would be noise, and the mean would stop short of the
+# best action or drift away from it.
 SQUASHED_MEAN_LIMIT = 4.0
 SQUASHED_LOG_STD_RANGE = (-3.0, 0.0)
 SQUASHED_LOG_STD = -0.1
@@ -44,7 +44,7 @@ MEMORIES = ("none", "gru", "lstm")
 
 @dataclass(frozen=True)
 class NetworkConfig:
-    """Settings of an :class:`ActorCritic`.
+    """Settings of an :class:`ActorCritic` or another network.
 
     Attributes
     ----------
@@ -60,8 +60,8 @@ class NetworkConfig:
     burn_in
         First rows of a segment that only warm up the memory, without gradient.
     shared_encoder
-        One encoder for policy and value, or two. ``None``: two for mlp without memory, else one. Memory excludes
-        ``False``.
+        Whether policy and value share one encoder. ``None``: they do, except with mlp and no memory. With memory,
+        ``False`` is not legal.
     normalize_observations
         Running normalisation of floating-point observations; others are never normalised.
     normalize_returns
@@ -70,13 +70,13 @@ class NetworkConfig:
         Whether layers of Penstock's own encoders are normalised before their activation.
     continuous_actions
         Distribution of numbers with two bounds: "squashed" (a normal one through a tanh, with a standard deviation that
-        depends on the observation) or "clipped" (a normal one whose actions are clipped by the lanes, with a standard
-        deviation of its own). Where a number lacks a bound, all are clipped.
+        depends on the observation) or "clipped" (a normal one whose actions are clipped by the lanes, with the same
+        standard deviation for all observations). If any number lacks a bound, all are clipped.
     initial_log_std
-        Initial logarithm of the standard deviation of numbers, whose unit is half their range, before a tanh. ``None``:
+        Logarithm of the initial standard deviation of numbers, in units of half their range, before any tanh. ``None``:
         -0.1 if squashed, 0 if clipped.
     log_std_step
-        Length of an optimiser's step of the logarithm of clipped numbers, in steps of the other parameters.
+        Step size of the log standard deviation of clipped numbers, relative to other parameters.
     resnet
         Shape of "impala_resnet" in a :class:`penstock.nn.QNetwork`.
 
@@ -134,9 +134,9 @@ class Observed(NamedTuple):
     distribution
         Distribution of the actions.
     value
-        Values in the space of the head, float32 ``[N]``.
+        Values in units of the head, float32 ``[N]``.
     features
-        Inputs of the policy's head, float32 ``[N, F]``; None where they are not needed.
+        Inputs of the policy's head, float32 ``[N, F]``; None if not needed.
     state
         Memory after the rows, float32 ``[N, S]``.
     """
@@ -226,7 +226,7 @@ class ActorCritic(PolicyNetwork, NormalizedReturns):
             return self._distribution(self.policy_head(features), observation), state
 
     def observe(self, observation: Tensor, first: Tensor, state: Tensor, *, needs_features: bool = True) -> Observed:
-        """Return action distributions as `act` does, with values and, where needed, features of the rows."""
+        """Return action distributions as `act` does, with values and, if needed, features of the rows."""
         if self.value_chain is not None and not needs_features and self.chain.fits(observation):
             outputs, state = self.chain(observation, first, state)
             value, _ = self.value_chain(observation)
@@ -272,7 +272,7 @@ class ActorCritic(PolicyNetwork, NormalizedReturns):
         distribution : Distribution
             Over the leading dimensions of ``observation``.
         value : Tensor
-            Values in the space of the head (see :meth:`denormalize_value`), float32, one per row.
+            Values in units of the head (see :meth:`denormalize_value`), float32, one per row.
 
         Raises
         ------
@@ -319,20 +319,20 @@ class ActorCritic(PolicyNetwork, NormalizedReturns):
 
     @cached_property
     def chain(self) -> Chain:
-        """The network from observations to the outputs of the policy's head, in one call where it fits."""
+        """The network from observations to the outputs of the policy's head, in one call if it fits."""
         return Chain(self.input, self.encoder, self.memory, self.policy_head, self._mode)
 
     @cached_property
     def value_chain(self) -> Chain | None:
-        """The network from observations to values, in one call where `chain` fits; None: it has no encoder alone."""
+        """The network from observations to values, in one call if `chain` fits; None: values share an encoder."""
         return None if self.value_encoder is None else Chain(self.input, self.value_encoder, None, self.value_head)
 
     @property
     def log_std(self) -> Tensor | None:
-        """Logarithms of the standard deviations of clipped numbers, float32 ``[d]``; None where there are none.
+        """Logarithms of the standard deviations of clipped numbers, float32 ``[d]``; None without such numbers.
 
-        The gradient of the parameter is that of the logarithm, so that norms of gradients and moments of optimisers
-        are those of the logarithm, and a step is ``log_std_step`` times as long.
+        The parameter gets the logarithm's gradient: gradient norms and optimiser moments are the logarithm's, and each
+        step of the logarithm is ``log_std_step`` times as long.
         """
         spread, step = self.spread, self._log_std_step
         return spread if spread is None or step == 1.0 else spread + (step - 1.0) * spread.detach()
@@ -355,7 +355,7 @@ class ActorCritic(PolicyNetwork, NormalizedReturns):
 
     @property
     def _mode(self) -> Mode | None:
-        """The actions without exploration as a function of the head's outputs; None: choices beside others."""
+        """Function from the head's outputs to actions without exploration; None: several choices, or also numbers."""
         if self.num_squashed:
             return None if self.action.choices else self._squashed_mode
         if self.action.is_discrete:

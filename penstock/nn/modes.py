@@ -96,10 +96,9 @@ def has_statistics(module: nn.Module) -> bool:
 
 
 def foreign_buffers(network: nn.Module) -> list[tuple[nn.Module, str]]:
-    """Return the buffers of modules that are not Penstock's, such as those of a custom encoder, and of moving ones.
+    """Return the buffers that follow the weights: of modules not Penstock's, and of those with ``moves_with_weights``.
 
-    A module of Penstock's has the attribute ``moves_with_weights`` if its buffers belong to the weights of the moment.
-    Each is a module and the buffer's name in it, because a module may replace the tensor.
+    Each is given as a module and the buffer's name in it, because a module may replace the tensor.
     """
     return [
         (module, name)
@@ -129,7 +128,7 @@ def _set(modules: Iterable[nn.Module], training: bool) -> None:
 
 @functools.cache
 def _looks_at_mode(kind: type[nn.Module]) -> bool:
-    """Return whether code of a module class reads its attribute ``training``, or the class has modes of its own."""
+    """Return whether a module class reads its attribute ``training``, or defines modes of its own."""
     for base in kind.__mro__:
         if base is nn.Module:
             return False

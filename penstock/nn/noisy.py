@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 TABLE_SIZE = 1 << 18
-MANY_ROWS = 512  # for one noise: more than batches of most algorithms without implicit quantiles have
+MANY_ROWS = 512  # that share one noise: few algorithms without implicit quantiles have as many
 
 
 class NoisyLinear(nn.Linear):
@@ -27,8 +27,8 @@ class NoisyLinear(nn.Linear):
     of the biases, start at ``sigma`` / sqrt(inputs).
 
     Because the noise is a product, no noisy weight matrix has to be formed: the noise multiplies inputs and outputs of
-    a second linear map. Each row of a batch may therefore have its own noise. Only if one noise is common to many rows,
-    as in updates of implicit quantiles, the matrix is formed, which saves the second product.
+    a second linear map. Each row of a batch may therefore have its own noise. Only if many rows share one noise, as in
+    updates of implicit quantiles, is the matrix formed, which saves the second product.
 
     Parameters
     ----------

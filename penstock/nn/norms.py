@@ -1,4 +1,4 @@
-"""Normalisations of the hidden layers of several networks of the same sizes, each network by itself."""
+"""Normalisations of hidden layers in several networks of the same sizes, each network separately."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def normalized(x: Tensor, scale: Tensor, shift: Tensor, epsilon: float) -> tuple
     scale, shift : Tensor
         ``[..., 1, F]``.
     epsilon : float
-        Number added to variances.
+        Constant added to variances.
 
     Returns
     -------
@@ -43,7 +43,7 @@ def normalized(x: Tensor, scale: Tensor, shift: Tensor, epsilon: float) -> tuple
 
 
 class Norm(nn.Module):
-    """Base of normalisations with a learned scale and, unless without, a learned shift.
+    """Base of normalisations with a learned scale and, optionally, a learned shift.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class Norm(nn.Module):
 
     @torch.no_grad()
     def constrain_(self) -> None:
-        """Scale a constrained network's scale and shift to their norm, after a step of the optimiser."""
+        """Restore the norm of constrained scales and shifts after a step of the optimiser."""
         if self.is_constrained:
             parts: list[Tensor] = [self.scale] if self.shift is None else [self.scale, self.shift]
             norm = torch.linalg.vector_norm(torch.cat(parts, -1), dim=-1, keepdim=True)
@@ -72,10 +72,10 @@ class Norm(nn.Module):
 
 
 class BatchNorm(Norm):
-    """Normalises each feature by a batch's moments, and outside learning by running ones (arXiv:1502.03167).
+    """Normalises each feature by a batch's moments, and outside updates by running ones (arXiv:1502.03167).
 
-    Running moments are buffers, part of the weights: acting roles normalise as the learner's policy does. They follow
-    when told to, see `follow`, so that an update that fails leaves them unchanged.
+    Running moments are buffers, part of the weights: acting roles normalise as the learner's policy does. Only `follow`
+    updates them, so that a failed update leaves them unchanged.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ class BatchNorm(Norm):
         Parameters
         ----------
         lost
-            1: the moments stay, float32 ``[]``; None: they move.
+            float32 ``[]``; 1: the moments stay unchanged. None: they are updated.
         """
         assert self.seen is not None
         mean, var = self.seen

@@ -1,4 +1,4 @@
-"""Inputs of encoders, observations as float32 from any dtype of the column; running moments of them and of returns."""
+"""First stage of networks, from observations of any dtype to float32; running moments of observations and returns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from penstock.envs.spaces import ObservationPart, ObservationSpec, Scaling
 
 VARIANCE_FLOOR = 1e-8
-# With rare rewards the first returns hardly vary: in units of their deviation the first reward would be immense.
+# With rare rewards, the first returns hardly vary: in units of their deviation, the first reward would be immense.
 RETURN_PRIOR_ROWS = 1_000.0
 
 Seen = Tensor | dict[str, Tensor]
@@ -59,15 +59,14 @@ class RunningMoments(nn.Module):
     prior_rows : float
         Weight of the initial 0 and 1, in rows; 0: the first update replaces them.
     most_rows : float
-        Largest weight of all earlier rows beside new ones, in rows: beyond it they are forgotten exponentially.
+        Largest weight of earlier rows against new ones, in rows; beyond it, earlier rows are forgotten exponentially.
 
     Attributes
     ----------
     mean, var : Tensor
         Mean and population variance, float32 ``[*shape]``.
     std : Tensor
-        Root of the variance (never below 1e-4), float32 ``[*shape]``; stored, because every action is normalised by
-        it.
+        Root of the variance (never below 1e-4), float32 ``[*shape]``; stored, because acting needs it at every step.
     count : Tensor
         Weight of the rows seen, their number up to `most_rows`, float64 ``[]`` (float32 would stop counting at
         16.8 million).
@@ -115,7 +114,7 @@ class RunningMoments(nn.Module):
         self.count.copy_(total.clamp(max=self._most_rows))
 
     def _rows(self, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return the rows, 0 where they do not count, float32 ``[N, *shape]``, and 1 or 0 for each, ``[N, ...]``."""
+        """Return rows, 0 if they do not count, float32 ``[N, *shape]``, and 1 or 0 for whether each counts."""
         rows, shape = x.reshape(-1, *self.mean.shape).float(), (-1, *(1 for _ in self.mean.shape))
         if mask is None:
             return rows, rows.new_ones(()).expand(len(rows)).reshape(shape)
@@ -132,10 +131,10 @@ class RunningMoments(nn.Module):
 
 
 class BoundedMoments(RunningMoments):
-    """Moments by which no value seen is normalised beyond a bound, so that rare features are not amplified.
+    """Moments that normalise no value seen beyond a bound, so that rare features are not amplified.
 
-    A feature that is 1 in one row of a hundred, else 0, has a deviation of 0.1. Divided by that it would dominate its
-    row. Here `std` is at least the largest distance from the mean divided by the bound.
+    A feature that is 1 in one row of a hundred and 0 in others has a deviation of 0.1. Divided by that, it would
+    dominate its row. Here `std` is at least the largest distance from the mean, divided by the bound.
 
     Parameters
     ----------
@@ -175,7 +174,7 @@ class NormalizedReturns(nn.Module):
     return_moments: RunningMoments | None
 
     def value_layers(self) -> Iterable[tuple[nn.Linear, bool]]:
-        """Return the layers whose sum is the value, each with whether its bias has a part in the value's mean."""
+        """Return the layers that add up to the value, each with whether its bias carries the value's mean."""
         raise NotImplementedError
 
     def denormalize_value(self, value: Tensor) -> Tensor:
@@ -242,7 +241,7 @@ class ObservationInput(nn.Module):
     Attributes
     ----------
     takes_floats : bool
-        Whether observations are float32, of which nothing but the running moments makes another.
+        Whether observations are float32 arrays that pass unchanged but for the running moments.
     """
 
     def __init__(
@@ -332,7 +331,7 @@ class CompositeInput(nn.Module):
         )
 
     def forward(self, observation: Tensor | Mapping[str, Tensor]) -> Seen:
-        """Convert rows, see :func:`leaf`, into an encoder's input; with one part besides a mask a tensor."""
+        """Convert rows, see :func:`leaf`, into an encoder's input: a tensor if only a mask adds to one part."""
         seen = {part.path: stage(leaf(observation, part)) for part, stage in self._stages()}
         return seen[""] if self.is_plain else seen
 
@@ -375,8 +374,7 @@ def leaf(rows: Tensor | Mapping[str, Tensor], part: ObservationPart) -> Tensor:
     Parameters
     ----------
     rows
-        Rows of bytes, uint8 ``[..., nbytes]``, of which the leaf is a view; or leaves by path, as exported programs
-        have them.
+        Rows of bytes, uint8 ``[..., nbytes]``, of which the leaf is a view; or leaves by path, in exported programs.
     part
         Place of the leaf.
     """

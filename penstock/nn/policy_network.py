@@ -67,7 +67,7 @@ class PolicyNetwork(nn.Module):
 
     @property
     def chain(self) -> Chain | None:
-        """The network from observations to the outputs of a head, as one call; None: it has no such form."""
+        """The network from observations to the outputs of a head, as one call; None if it has no such form."""
         return None
 
     def initial_state(self, batch: int) -> Tensor:
@@ -84,7 +84,7 @@ class PolicyNetwork(nn.Module):
         observation : Tensor
             Observations in their column's layout, ``[..., *shape]``.
         mask : Tensor
-            Observations that count, bool ``[...]``. A single one has no statistics.
+            Observations that count, bool ``[...]``; a single one changes nothing.
         """
         encoders = [encoder for name in ENCODERS if (encoder := getattr(self, name, None)) is not None]
         layers = [module for module in modules_with_modes(self) if has_statistics(module)]
@@ -96,7 +96,7 @@ class PolicyNetwork(nn.Module):
 
     @torch.no_grad()
     def constant_features(self, observation: Tensor) -> Tensor | None:
-        """Return the share of the encoder's features that are the same for all observations, 0-dimensional.
+        """Return the share of the encoder's features that hardly differ between observations, 0-dimensional.
 
         A feature is constant if its standard deviation is at most `CONSTANT` times its root mean square: a relu that
         is always 0, or a saturated tanh. Such a feature has hardly any gradient.

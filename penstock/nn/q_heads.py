@@ -29,7 +29,7 @@ class DuelingHead(nn.Module):
 
     def __init__(self, num_features: int, num_actions: int, activation: str, num_outputs: int = 1) -> None:
         super().__init__()
-        # Both streams' hidden layers as one, the value's first: one matrix product instead of two.
+        # Both streams' hidden layers are one, the value's first: one matrix product instead of two.
         self.hidden = nn.Sequential(nn.Linear(num_features, 2 * num_features), ACTIVATIONS[activation]())
         self.value = nn.Linear(num_features, num_outputs)
         self.advantage = nn.Linear(num_features, num_actions * num_outputs)

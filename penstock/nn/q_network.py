@@ -1,4 +1,4 @@
-"""Q-network: values of all discrete actions, and the choices by them."""
+"""Q-network: values of all discrete actions, and choices by value."""
 
 from __future__ import annotations
 
@@ -143,8 +143,8 @@ class QNetwork(PolicyNetwork, NormalizedReturns):
 
     and the gradient into the encoder is scaled by 1/sqrt(2) (section 4.2 there).
 
-    With ``distribution`` the head gives several numbers for each action, which describe the distribution of the return;
-    the action's value is its mean. Dueling streams are then joined number by number (arXiv:1710.02298).
+    With ``distribution`` the head gives several numbers per action, which describe the distribution of the return; the
+    action's value is the mean return. Dueling streams are then joined number by number (arXiv:1710.02298).
 
     With ``noisy_sigma`` all layers of the head are noisy (arXiv:1706.10295). A pass without noise uses their mean
     weights.
@@ -254,7 +254,7 @@ class QNetwork(PolicyNetwork, NormalizedReturns):
 
     @cached_property
     def chain(self) -> Chain:
-        """The network from observations to the outputs of the head, in one call where it fits."""
+        """The network from observations to the outputs of the head, in one call if it fits."""
         # Quantiles at sampled fractions need the features.
         needs_features = isinstance(self.distribution, ImplicitQuantileReturns)
         head = nn.Identity() if needs_features else self.head
@@ -422,7 +422,7 @@ def feedforward_encoder(observation: ObservationSpec, config: NetworkConfig) -> 
     """
     if config.memory != "none":
         raise ValueError(
-            f"memory={config.memory!r} is not legal here: single transitions are replayed, and a memory needs "
+            f"memory={config.memory!r} is not legal here: single transitions are replayed, but a memory needs "
             "sequences (recurrent Q-learning is R2D2); use memory='none'"
         )
     return encoder_near_zero(observation, config)
@@ -459,7 +459,7 @@ def encoder_near_zero(observation: ObservationSpec, config: NetworkConfig) -> tu
     )
     if config.resnet != PUBLISHED_RESNET and not any(isinstance(part, ImpalaResNet) for part in encoder.modules()):
         raise ValueError(
-            "resnet_width, resnet_pool and spectral_norm are of impala_resnet, and this run has none: use "
+            "resnet_width, resnet_pool and spectral_norm are for impala_resnet, which this run does not have: use "
             "encoder='impala_resnet' with images, or leave them out"
         )
     if not callable(config.encoder):

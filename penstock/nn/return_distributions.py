@@ -85,7 +85,7 @@ class ImplicitQuantileReturns(QuantileReturns):
     num_features : int
         Width ``F`` of the features.
     num_acting : int
-        Number of fractions of a pass without given ones, by which actions are chosen.
+        Number of fractions if none are given, as in acting.
     """
 
     def __init__(self, num_features: int, num_acting: int = 32) -> None:

@@ -1,10 +1,10 @@
 """Learners that compute one update together, each on its share of the rows.
 
 A network's outputs are gathered from all shares before the loss. Losses, targets and normalised advantages are
-therefore those of the whole batch in every learner, up to rounding. In the backward pass each learner continues with
-the rows of its own share; then gradients are averaged, and all take the same step.
+therefore those of the whole batch in every learner, up to rounding. In the backward pass, each learner continues with
+the rows of its own share; then gradients are averaged, and all learners take the same step.
 
-A run with one learner calls nothing of this module.
+A run with one learner uses nothing in this module.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class GroupBroken(RuntimeError):
 
 
 class Group:
-    """Group of learners that compute together, from the perspective of one.
+    """Group of learners that compute together, as seen by one of them.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class Group:
         Raises
         ------
         GroupBroken
-            In all methods: another learner has died, now or earlier.
+            Another learner has died, now or earlier; other methods raise it, too.
         """
         mine = tensor.detach().to(self.device).contiguous()
         found = torch.empty((self.size, *mine.shape), dtype=mine.dtype, device=self.device)
@@ -78,17 +78,17 @@ class Group:
             tensor.detach().copy_(mean.view_as(tensor))
 
     def send(self, tensor: Tensor, source: int) -> None:
-        """Broadcast the tensor of learner `source` to all, in place; it lies on `device`."""
+        """Broadcast the tensor of learner `source`, on `device`, to all learners, in place."""
         self._wait_for(lambda: self._processes.broadcast(tensor, source))
 
     def _wait_for(self, begin: Callable[[], Any]) -> None:
         try:
             if self.is_broken:
-                raise RuntimeError("it had gone before")
+                raise RuntimeError("it had died earlier")
             begin().wait()
         except RuntimeError as error:
             self.is_broken = True
-            raise GroupBroken(f"a learner of the group has gone: {error}") from error
+            raise GroupBroken(f"a learner of the group has died: {error}") from error
 
 
 class _Here(threading.local):
@@ -112,12 +112,12 @@ def sharing(group: Group) -> Iterator[None]:
 
 
 def leave_group() -> None:
-    """Compute alone from now on: after `GroupBroken`, before repeating the computation."""
+    """Compute alone from now on. Called after `GroupBroken`, before the computation is repeated."""
     _here.group = None
 
 
 def in_shares(out: int, **rows: int) -> Callable[[Method], Method]:
-    """Mark a network's method as one that computes each row by itself; `share_rows_` splits its rows.
+    """Mark a network's method as one that computes each row independently; `share_rows_` splits its rows.
 
     Parameters
     ----------
@@ -135,10 +135,10 @@ def in_shares(out: int, **rows: int) -> Callable[[Method], Method]:
 
 
 def share_rows_(network: Network) -> Network:
-    """Let each learner of a group run a network's marked methods on its share of the rows, and get all results.
+    """Let each learner of a group run a network's marked methods on its share of the rows; they return all results.
 
     If the rows cannot be split evenly, or a layer of the network normalises by the batch, every learner runs a method
-    on all rows, as it does outside of `sharing`. Return the network.
+    on all rows, as outside of `sharing`. Return the network.
     """
     for name in dir(type(network)):
         if hasattr(method := getattr(type(network), name), "split_rows"):
@@ -194,7 +194,7 @@ def average_gradients_(parameters: Iterable[Tensor], *decisive: Tensor) -> None:
     Parameters
     ----------
     parameters
-        Parameters; those without a gradient have none in any learner.
+        Parameters; one without a gradient has none in any learner.
     decisive
         0-dimensional values on which decisions depend, such as the loss; float32 ones are averaged too, so that all
         learners decide alike.
@@ -231,7 +231,7 @@ def _each_tensor(result: Any, change: Callable[[Tensor], Tensor]) -> Any:
 
 
 class _Share(torch.autograd.Function):
-    """Own share of the rows of a tensor from outside the share; the backward pass gathers the gradients of all rows.
+    """This learner's share of a whole tensor's rows; the backward pass gathers the gradients of all rows.
 
     Within shares gradients are multiplied by the size; see `_Whole`.
     """
@@ -248,7 +248,7 @@ class _Share(torch.autograd.Function):
 
 
 class _Whole(torch.autograd.Function):
-    """Rows of all learners, joined from each learner's; the backward pass takes the gradient of the own rows.
+    """Rows of all learners, joined from each learner's; the backward pass takes the gradient of this learner's rows.
 
     Every learner computes the loss of the whole batch. Averaging the parameters' gradients scales a share's by 1 /
     size; multiplying by the size here compensates, and leaves gradients outside shares unchanged.

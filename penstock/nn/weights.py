@@ -16,7 +16,7 @@ ALIGNMENT = 64
 
 
 class WeightsLayout:
-    """Places of a module's parameters and buffers in one row of bytes: parameters first, each in the module's order.
+    """Places of a module's parameters and buffers in one row of bytes: parameters first, both in the module's order.
 
     A tensor shared within the module has one place.
 
@@ -44,7 +44,7 @@ class WeightsLayout:
 
 
 def flatten_(module: nn.Module, tail: int = 0) -> Tensor:
-    """Move a module's parameters and buffers into one row of bytes, so that one copy copies all of them.
+    """Move a module's parameters and buffers into one row of bytes, which a single copy can transfer.
 
     The tensors stay the same objects with the same values; only their memory moves. Moving the module to another device
     afterwards undoes it.
@@ -79,7 +79,7 @@ def place_(module: nn.Module, memory: Tensor) -> None:
     module : nn.Module
         Network; its own values are discarded.
     memory : Tensor
-        uint8 ``[nbytes]``, which other modules, also of other processes, may share.
+        uint8 ``[nbytes]``, which other modules, also in other processes, may share.
     """
     for tensor, place in zip(_tensors(module), places_in(module, memory), strict=True):
         tensor.data = place
@@ -114,15 +114,15 @@ def stretch_of(parameters: Sequence[Tensor]) -> Tensor:
     size = sum(-(-parameter.nbytes // ALIGNMENT) * ALIGNMENT for parameter in parameters[:-1]) + last.nbytes
     storages = {parameter.untyped_storage().data_ptr() for parameter in parameters}
     if len(storages) > 1 or places != sorted(places) or length * first.element_size() != size:
-        raise ValueError("these parameters do not lie one after the other: flatten_ their module first")
+        raise ValueError("these parameters are not adjacent in memory: flatten_ their module first")
     return first.detach().as_strided((length,), (1,), places[0])
 
 
 def joined(parameters: Sequence[nn.Parameter]) -> nn.Parameter:
     """Return one parameter over the memory of adjacent ones (see `stretch_of`), and over their gradients.
 
-    Their ``backward`` gradients accumulate in its gradient: clipping, an optimiser's step and the like become one
-    operation each, for any number of layers. The gradient of the padding is 0.
+    Their ``backward`` gradients accumulate in its gradient, so that clipping, optimiser steps and the like are one
+    operation each for any number of layers. The gradient of the padding is 0.
     """
     whole = nn.Parameter(stretch_of(parameters))
     whole.grad = torch.zeros_like(whole)
@@ -133,7 +133,7 @@ def joined(parameters: Sequence[nn.Parameter]) -> nn.Parameter:
 
 
 def joined_if_adjacent(parameters: Sequence[nn.Parameter]) -> list[nn.Parameter]:
-    """Return one parameter over all (see `joined`), or the same ones where some are frozen, or apart in memory."""
+    """Return one parameter over all (see `joined`), or the given ones if some are frozen or not adjacent."""
     if all(parameter.requires_grad for parameter in parameters):
         with suppress(ValueError):
             return [joined(parameters)]

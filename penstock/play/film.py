@@ -151,9 +151,8 @@ def play(policy: Policy, stage: gymnasium.Env, *, deterministic: bool, seed: int
     yield
     state, has_mask = None, policy.algorithm.observation.mask_is_in_info
     for _ in range(MAX_STEPS):
-        answer = policy.act(observation, state, deterministic, info[MASK] if has_mask else None)
-        action, state = answer if policy.has_memory else (answer, None)
-        observation, _, terminated, truncated, info = stage.step(action)
+        _, chosen, _, state = policy.choose(observation, state, deterministic, info[MASK] if has_mask else None)
+        observation, _, terminated, truncated, info = stage.step(policy.decoded(chosen))
         yield
         if terminated or truncated:
             return
@@ -172,8 +171,8 @@ def play_game(policies: Sequence[Policy], game: Game, *, deterministic: bool, se
             if game.is_simultaneous and forbids_all(spec, observation, info):
                 continue
             mask = info[MASK] if spec.mask_is_in_info else None
-            answer = policy.act(observation, states[seat], deterministic, mask)
-            actions[seat], states[seat] = answer if policy.has_memory else (answer, None)
+            _, chosen, _, states[seat] = policy.choose(observation, states[seat], deterministic, mask)
+            actions[seat] = policy.decoded(chosen)
         turn = game.step(actions)
         yield
         over |= turn.ended.keys()

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from penstock.algorithms import load_algorithm
 from penstock.algorithms.bases.algorithm import Algorithm
-from penstock.config import Config, find_object, make_config, whole_arguments, with_arguments
+from penstock.config import Config, find_object, restored_config, whole_arguments
 from penstock.envs.columns import ActionDecoder, PartView, observation_writer
 from penstock.envs.masks import flat_mask, mask_of_lane, offers_nothing
 from penstock.envs.spaces import ActionSpec, ObservationPart, ObservationSpec
@@ -105,7 +105,7 @@ class Policy:
         return self.decoded(np.zeros((1, *action.column_shape), action.column_dtype))
 
     def act(
-        self, observation: Any, state: Tensor | None = None, deterministic: bool = True, action_mask: Any = None
+        self, observation: Any, state: Any = None, deterministic: bool = True, action_mask: Any = None
     ) -> Any:
         """Choose actions in the environment's form.
 
@@ -114,7 +114,8 @@ class Policy:
         observation
             One observation, or a batch of N: with a leading dimension, in every leaf if it is nested.
         state
-            With memory: the state from the last call; None at the start of an episode.
+            With memory: the state from the last call, ``[N, S]``, as any array; None, or rows of 0, at the start of an
+            episode.
         deterministic
             Whether to take the most probable action; False: a sample (from torch's global generator).
         action_mask
@@ -129,14 +130,15 @@ class Policy:
         Raises
         ------
         ValueError
-            The observation or the mask has another shape than in training, or the mask leaves a choice no value.
+            The observation is not finite, observation, state or mask have another shape than in training, a state is
+            given without memory, or the mask leaves a choice no value.
         """
         _, chosen, is_one, memory = self.choose(observation, state, deterministic, action_mask)
         action = self._decode.each(chosen)[0] if is_one else self._decode(chosen)
         return (action, memory) if self.has_memory else action
 
     def choose(
-        self, observation: Any, state: Tensor | None = None, deterministic: bool = True, action_mask: Any = None,
+        self, observation: Any, state: Any = None, deterministic: bool = True, action_mask: Any = None,
         noise: Tensor | None = None,
     ) -> tuple[np.ndarray, np.ndarray, bool, Tensor]:  # fmt: skip
         """Choose actions in the policy's form; parameters and errors as for `act`.
@@ -169,6 +171,7 @@ class Policy:
             writer.write_batch(obs, rows, observation)
         if spec.mask is not None and offers_nothing(PartView(spec.mask)(obs), self.algorithm.action.choices).any():
             raise ValueError("a mask leaves a choice no legal value: let one be legal, or all if the episode is over")
+        state = None if state is None else self._state_of(state, len(rows))
         first, chain = np.full(len(rows), state is None), self.model.chain
         if deterministic and chain is not None and (acted := chain.act(obs, first, state)) is not None:
             chosen, memory = acted
@@ -176,11 +179,10 @@ class Policy:
         with plain_torch(), torch.inference_mode():
             memory = self.model.initial_state(len(rows)) if state is None else state
             choice, memory = self.model.act(torch.from_numpy(obs), torch.from_numpy(first), memory)
-            if deterministic:
-                action = choice.mode()
-            else:
-                action = choice.sample(self._noise(len(rows)) if noise is None else noise)
-            return obs, action.numpy(), count is None, memory
+            if noise is None and not deterministic:
+                noise = self._noise(len(rows))
+            action = choice.mode() if noise is None else choice.sample(noise)
+        return obs, action.numpy(), count is None, memory.clone()  # a tensor that may be written to
 
     def decoded(self, chosen: np.ndarray) -> Any:
         """Return one action from `choose`, ``[1, ...]``, in the environment's form."""
@@ -193,6 +195,18 @@ class Policy:
         """
         written: dict[str, Any] = find_object("penstock.export:export_policy", "export")(self, path, **settings)
         return written
+
+    def _state_of(self, given: Any, count: int) -> Tensor:
+        """Return a given state as float32 ``[count, S]``."""
+        state, shape = torch.as_tensor(given, dtype=torch.float32), (count, self.model.state_size)
+        if state.shape == shape:
+            return state
+        if not self.has_memory:
+            raise ValueError(f"a state is given, {given!r:.60}, and this policy has no memory: leave it out")
+        raise ValueError(
+            f"expected a state of shape {shape}, a row for each observation, found {tuple(state.shape)}: give the "
+            "state of the last call, or None where an episode begins"
+        )
 
     def _legal(self, mask: Any, count: int | None) -> np.ndarray:
         """Return the mask of one observation, bool ``[M]``, or of N, ``[N, M]``."""
@@ -272,8 +286,7 @@ def load_policy(
     code = partial(code_of, meta, checkpoint.path, trust_code, {**settings})
     with code():
         algorithm_class = load_algorithm(meta["algorithm"], settings.pop("algorithm", None))
-        before = {**algorithm_class.Config.of_older_runs, **meta["config"]}
-        config = make_config(algorithm_class.Config, with_arguments(before, settings))
+        config = restored_config(algorithm_class.Config, meta["config"], settings)
         algorithm = algorithm_class(config, *specs)
     nbytes = sum(tensor.nbytes for tensor in checkpoint.weights.values())
     try:

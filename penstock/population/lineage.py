@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from penstock.config import ConfigError
 from penstock.population.decisions import Decision
+from penstock.runs.files import LinesLog
 
 LINEAGE = "lineage.jsonl"
 
@@ -23,30 +23,23 @@ class WeightsOrigin(NamedTuple):
 
 
 class Lineage:
-    """Writer of a lineage; with None it only counts events.
+    """Writer of a lineage; without a file it only counts events.
 
     Parameters
     ----------
-    path
-        The file; None: nothing is written.
+    log
+        The file.
     names
         Names of the members.
-    warn
-        Called with a line when the file cannot be written; the run continues.
-    may_write
-        Called before a line is written: False drops it.
     """
 
-    def __init__(
-        self, path: Path | None, names: Sequence[str], warn: Callable[[str], object],
-        may_write: Callable[[], bool] = lambda: True,
-    ) -> None:  # fmt: skip
-        self._path, self._names, self._warn, self._may_write = path, tuple(names), warn, may_write
+    def __init__(self, log: LinesLog, names: Sequence[str]) -> None:
+        self._log, self._path, self._names = log, log.path, tuple(names)
         self._count = 0
 
     @property
     def count(self) -> int:
-        """Number of lines in the file, 0 where it was lost with its directory; with None, number of events."""
+        """Number of lines in the file, 0 where it was lost with its directory; without, number of events."""
         return self._count if self._path is None or self._path.exists() else 0
 
     def start(self, member: int, settings: Mapping[str, float]) -> None:
@@ -106,17 +99,9 @@ class Lineage:
 
     def _append(self, event: str, member: int, steps: int, **values: Any) -> None:
         count = self.count
-        if self._path is not None:
-            if not self._may_write():
-                return
-            record = {"event": event, "policy": self._names[member], "steps": steps, **values}
-            try:
-                with open(self._path, "ab") as file:  # one write: a line is whole, or missing
-                    file.write(f"{json.dumps(record)}\n".encode())
-            except OSError as error:
-                self._warn(f"warning: {self._path} cannot be written ({error.strerror}); training goes on without it")
-                return
-        self._count = count + 1
+        record = {"event": event, "policy": self._names[member], "steps": steps, **values}
+        if self._log.write([record]) or self._path is None:
+            self._count = count + 1
 
 
 def _now() -> float:

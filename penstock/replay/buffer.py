@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import operator
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from penstock.ipc import whole_cores
 from penstock.replay.files import load_buffer, save_buffer
-from penstock.replay.limiter import NotReady, RateLimiter, deadline_after, seconds_left
+from penstock.replay.limiter import NotReady, RateLimiter, deadline_after, real, seconds_left, whole
 from penstock.replay.memory import Memory, Stats
 from penstock.replay.plan import Plan, describe, make_plan
 from penstock.replay.reverse import ReverseCursor
@@ -33,7 +32,7 @@ class Draw(NamedTuple):
     Attributes
     ----------
     batch : dict of ndarray
-        As of `ReplayBuffer.sample`; weights are 1.
+        As returned by `ReplayBuffer.sample`, with weights of 1.
     masses : float64 [batch_size]
         Mass of each row: with ``Prioritized`` ``(priority + eps)**alpha``, otherwise 1.
     total, least : float
@@ -188,7 +187,8 @@ class ReplayBuffer:
         NotReady
             Nothing could be sampled within the timeout.
         """
-        batch_size = operator.index(batch_size)
+        batch_size = batch_size if type(batch_size) is int else whole("batch_size", batch_size)
+        beta = self._beta if beta is None else real("beta", beta)
         found = self._draw(batch_size, beta, out)
         if found is not None and self.rate_limiter is None:
             return found
@@ -201,12 +201,12 @@ class ReplayBuffer:
             found = self._draw(batch_size, beta, out) or found
         return found
 
-    def _draw(self, batch_size: int, beta: float | None, out: Batch | None) -> Batch | None:
+    def _draw(self, batch_size: int, beta: float, out: Batch | None) -> Batch | None:
         if self._reverse is not None:
             return self._reverse.sample(batch_size, out)
-        return self._core.sample(batch_size, self._beta if beta is None else beta, out)
+        return self._core.sample(batch_size, beta, out)
 
-    def _draw_later(self, batch_size: int, beta: float | None, out: Batch | None, deadline: float | None) -> Batch:
+    def _draw_later(self, batch_size: int, beta: float, out: Batch | None, deadline: float | None) -> Batch:
         while self._core.await_rows(seconds_left(deadline)) and seconds_left(deadline) != 0.0:
             found = self._draw(batch_size, beta, out)
             if found is not None:
@@ -217,7 +217,7 @@ class ReplayBuffer:
     def _nothing_to_sample(self) -> str:
         if len(self) == 0:
             return "the buffer is empty: add rows first, or give sample(timeout=seconds) to wait for another process"
-        reasons = ["writers are in all of them"]
+        reasons = ["writers hold all of them"]
         reasons += ["their frames have been overwritten"] if self._plan.frame_stores else []
         reasons += ["their priorities are all 0"] if self._core.prioritized else []
         return f"none of the {len(self):,} rows can be sampled: {', or '.join(reasons)}"
@@ -227,7 +227,7 @@ class ReplayBuffer:
 
         For pinned memory replace them by NumPy views of pinned tensors of the same shapes.
         """
-        return self._core.allocate(batch_size)
+        return self._core.allocate(whole("batch_size", batch_size))
 
     def get(self, ids: ArrayLike, fields: tuple[str, ...] | None = None) -> Batch:
         """Return the rows with these ids.
@@ -248,7 +248,7 @@ class ReplayBuffer:
         """
         if self._plan.reservoir or self._plan.group:
             kept = "a reservoir" if self._plan.reservoir else "one of the elite"
-            raise TypeError(f"get() needs rows that lie in order, but this buffer is {kept}")
+            raise TypeError(f"get() needs rows stored in order, but this buffer is {kept}")
         numbers = np.asarray(ids)
         if numbers.dtype.kind not in "iu" and numbers.size:
             raise TypeError(f"ids must be whole numbers, found {numbers.dtype}")
@@ -257,7 +257,7 @@ class ReplayBuffer:
             self._require_fields(fields)
         batch, unread = self._core.gather(numbers % self.capacity, numbers, fields=fields)
         if len(unread):
-            raise KeyError(f"row {numbers[unread[0]]} is not in the buffer (any more): {len(unread)} of {len(numbers)}")
+            raise KeyError(f"row {numbers[unread[0]]} is not in the buffer: {len(unread)} of {len(numbers)} missing")
         return batch
 
     def _require_fields(self, names: tuple[str, ...]) -> None:
@@ -265,17 +265,17 @@ class ReplayBuffer:
             raise TypeError(f"fields={names!r} is not legal: give a tuple of names, such as ({names!r},)")
         for name in names:
             if name not in self.fields:
-                raise KeyError(f"{name!r} is no field of this buffer: it has {', '.join(self.fields)}")
+                raise KeyError(f"{name!r} is not a field of this buffer: it has {', '.join(self.fields)}")
 
     def sample_uniform(self, batch_size: int) -> Batch:
-        """Draw rows with equal probability, regardless of the sampler; as ``sample``, without weights.
+        """Draw rows with equal probability, regardless of the sampler; like ``sample``, without weights.
 
         Raises
         ------
         NotReady
             The buffer is empty.
         """
-        found = self._core.sample_uniform(batch_size)
+        found = self._core.sample_uniform(whole("batch_size", batch_size))
         if found is None:
             raise NotReady(self._nothing_to_sample())
         return found
@@ -394,7 +394,7 @@ class ReplayBuffer:
             The buffer is not prioritized.
         """
         self._require_priorities()
-        return self._core.update(ids, priorities)
+        return self._core.update(np.asarray(ids), np.asarray(priorities))
 
     @property
     def max_priority(self) -> float:
@@ -421,7 +421,7 @@ class ReplayBuffer:
         NotReady
             There is nothing to draw.
         """
-        size = operator.index(batch_size)
+        size = whole("batch_size", batch_size)
         found = self._core.draw(size, out) if self._core.prioritized else self._draw(size, 0.0, out)
         if found is None:
             raise NotReady(self._nothing_to_sample())
@@ -433,7 +433,7 @@ class ReplayBuffer:
         return self._core.total if self._core.prioritized else float(len(self))
 
     def raise_priority(self, priority: float) -> None:
-        """Raise the priority with which new rows start to at least this one, for example of a row of another shard.
+        """Raise the priority of new rows to at least this one, for example that of a row in another shard.
 
         Raises
         ------
@@ -468,7 +468,7 @@ class ReplayBuffer:
 
     @property
     def num_begun(self) -> int:
-        """Rows ever added, and those that writers are adding, or left unfinished."""
+        """Rows ever added, and rows that writers are adding or have left unfinished."""
         return self._core.num_claimed
 
     def stats(self) -> Stats:
@@ -482,7 +482,7 @@ class ReplayBuffer:
             self.rate_limiter.reset()
 
     def save(self, path: str | Path, *, report: Callable[[str], None] | None = None) -> None:
-        """Write rows, priorities, counters and the generator's state to a directory; others may use the buffer.
+        """Write rows, priorities, counters and the generator's state to a directory; the buffer may be in use.
 
         Only changes since the last save to the same directory are written. After an interruption the last save is
         intact.

@@ -34,16 +34,13 @@ def write_file(path: Path, *arrays: NDArray[Any]) -> File:
 
 
 def read_file(path: Path, file: File) -> NDArray[np.uint8]:
-    """Return the bytes of a file in the directory `path`; raise `ReplayFileError` if it is missing or damaged."""
+    """Return the bytes of a file in the directory `path`; raise `ReplayFileError` if it is damaged."""
     whole = path / file.name
-    try:
-        with open_regular(whole) as opened:
-            found = os.fstat(opened.fileno()).st_size
-            if found != file.nbytes:
-                raise ReplayFileError(f"{whole} has {found} bytes instead of {file.nbytes}, so it is damaged: {ADVICE}")
-            data = np.fromfile(opened, np.uint8)
-    except FileNotFoundError:
-        raise ReplayFileError(f"{whole} is missing, but {MANIFEST} names it: {ADVICE}") from None
+    with open_regular(whole) as opened:
+        found = os.fstat(opened.fileno()).st_size
+        if found != file.nbytes:
+            raise ReplayFileError(f"{whole} has {found} bytes instead of {file.nbytes}, so it is damaged: {ADVICE}")
+        data = np.fromfile(opened, np.uint8)
     if zlib.crc32(data.data) != file.crc32:
         raise ReplayFileError(f"{whole} does not have the CRC-32 that {MANIFEST} names, so it is damaged: {ADVICE}")
     return data
@@ -58,7 +55,7 @@ def is_complete(path: Path, file: File) -> bool:
 
 
 def remove_unnamed(path: Path, manifest: Manifest | None) -> None:
-    """Remove files of saves that the manifest does not name; None: all files of saves."""
+    """Remove files of saves that the manifest does not name; without a manifest, all of them."""
     named = manifest.file_names() if manifest else set()
     for name in os.listdir(path):
         if OWN_NAME.fullmatch(name) and name not in named:

@@ -1,4 +1,4 @@
-"""Replay buffers in directories: saved in blocks of rows, atomically; checked before a row is loaded.
+"""Replay buffers in directories: saved atomically in blocks of rows, and checked before the first row is loaded.
 
 The manifest names all other files, with size and CRC-32. A file of rows holds the ids of rows `begin` to `end` (int64,
 -1: empty), then the records of the non-empty rows; the file of priorities holds the ids of all rows (int64), then
@@ -6,6 +6,10 @@ their leaves of the sum tree (float64). All numbers are little-endian.
 
 A save writes files under new names, replaces the manifest atomically, and then removes files that the manifest does not
 name: after an interruption at any time, the manifest names complete files. Files with other names are left alone.
+
+Of the core, a save has stores of records (0: rows; others: frames), priorities, generator and counters. Ids are int64,
+-1 for unreadable records; the record of an id never changes. In shared memory the core has the number of the save that
+its contents were last written to or read from, by any process; 0: none.
 """
 
 from __future__ import annotations
@@ -18,11 +22,12 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock._native import ReplayCore
 from penstock.replay.disk import is_complete, locked, read_file, remove_unnamed, sync_directory, write_file
 from penstock.replay.manifest import (
     ADVICE,
@@ -41,39 +46,10 @@ from penstock.replay.manifest import (
     read_manifest,
 )
 
-__all__ = ["Core", "ReplayFileError", "load_buffer", "save_buffer"]
+__all__ = ["ReplayFileError", "load_buffer", "save_buffer"]
 
 _BLOCK_NBYTES = 8 << 20
 _NOTHING = -1
-
-
-class Core(Protocol):
-    """Saved parts of a buffer: stores of records (0: rows; others: frames), priorities, generator, counters.
-
-    Ids are int64, -1 for unreadable records; the record of an id never changes.
-    """
-
-    @property
-    def num_stores(self) -> int: ...
-    @property
-    def prioritized(self) -> bool: ...
-
-    # Number of the save that the contents were last written to or read from, by any process; 0: none. In shared memory.
-    def last_save(self) -> int: ...
-    def set_last_save(self, number: int, /) -> None: ...
-
-    def store_shape(self, store: int, /) -> tuple[int, int]: ...  # capacity, bytes of a record
-    def ids(self, store: int, begin: int, end: int, /) -> NDArray[np.int64]: ...
-    def read_block(self, store: int, begin: int, end: int, /) -> tuple[NDArray[np.int64], NDArray[np.uint8]]: ...
-    def put_block(self, store: int, begin: int, ids: NDArray[np.int64], records: NDArray[np.uint8], /) -> None: ...
-    def counters(self, store: int, /) -> tuple[int, int, int, int]: ...  # claimed, base, written, cleared
-    def set_counters(self, store: int, counters: tuple[int, int, int, int], /) -> None: ...
-    def read_priorities(self) -> tuple[NDArray[np.float64], NDArray[np.int64], float]: ...  # leaves, ids, largest
-    def put_priorities(self, leaves: NDArray[np.float64], ids: NDArray[np.int64], largest: float, /) -> None: ...
-    def episode_starts(self) -> int: ...  # number of writers with episode numbers of their own
-    def set_episode_starts(self, count: int, /) -> None: ...
-    def generator_state(self) -> bytes: ...
-    def set_generator_state(self, state: bytes, /) -> None: ...
 
 
 def _warn(text: str) -> None:
@@ -87,7 +63,7 @@ class _Leaves(NamedTuple):
 
 
 def save_buffer(
-    core: Core, description: dict[str, Any], path: Path, extras: dict[str, Any] | None = None,
+    core: ReplayCore, description: dict[str, Any], path: Path, extras: dict[str, Any] | None = None,
     report: Callable[[str], None] | None = None,
 ) -> None:  # fmt: skip
     """Save the buffer to the directory `path`; others may write to the buffer meanwhile.
@@ -158,7 +134,8 @@ def _manifest_before(path: Path, report: Callable[[str], None]) -> Manifest | No
 
 
 def load_buffer(
-    core: Core, description: dict[str, Any], path: Path, take_extras: Callable[[dict[str, Any]], None] | None = None,
+    core: ReplayCore, description: dict[str, Any], path: Path,
+    take_extras: Callable[[dict[str, Any]], None] | None = None,
 ) -> None:  # fmt: skip
     """Replace the contents by the save in the directory `path`; the buffer must not be used meanwhile.
 
@@ -190,6 +167,8 @@ def load_buffer(
     with locked(path, fcntl.LOCK_SH):
         manifest = read_manifest(path)
         check_fits(manifest, path, description, _shapes(core), core.prioritized)
+        if gone := {name for name in manifest.file_names() if not (path / name).exists()}:
+            raise ReplayFileError(f"{path} is not whole, {manifest.without(gone)}: {ADVICE}")
         for store in manifest.stores:
             for block in store.blocks:
                 _read_block(path, block, store.record_nbytes)
@@ -198,7 +177,7 @@ def load_buffer(
             try:
                 take_extras(manifest.extras)
             except ValueError as error:
-                raise ReplayFileError(f"{path / MANIFEST} is not as a save writes it ({error}): {ADVICE}") from None
+                raise ReplayFileError(f"{path / MANIFEST} is not what a save writes ({error}): {ADVICE}") from None
         try:
             _empty(core)
             _put_contents(core, path, manifest, priorities)
@@ -213,7 +192,7 @@ def load_buffer(
 
 
 def _write_contents(
-    core: Core, path: Path, save: int, known: Manifest | None
+    core: ReplayCore, path: Path, save: int, known: Manifest | None
 ) -> tuple[list[Store], Priorities | None, int, str]:
     blocks = [
         # Rows before the frames they refer to, so that every row found has its frames.
@@ -230,7 +209,7 @@ def _write_contents(
     return stores, priorities, core.episode_starts(), core.generator_state().hex()
 
 
-def _write_store(core: Core, path: Path, save: int, store: int, known: list[Block]) -> list[Block]:
+def _write_store(core: ReplayCore, path: Path, save: int, store: int, known: list[Block]) -> list[Block]:
     known_at = {(block.begin, block.end): block for block in known}
     blocks = []
     for begin, end in _ranges(*core.store_shape(store)):
@@ -250,7 +229,7 @@ def _write_store(core: Core, path: Path, save: int, store: int, known: list[Bloc
     return blocks
 
 
-def _put_contents(core: Core, path: Path, manifest: Manifest, priorities: _Leaves | None) -> None:
+def _put_contents(core: ReplayCore, path: Path, manifest: Manifest, priorities: _Leaves | None) -> None:
     rows, *frames = manifest.stores
     is_there = _put_store(core, path, 0, rows, priorities.ids if priorities else None)
     for number, store in enumerate(frames, start=1):
@@ -264,7 +243,7 @@ def _put_contents(core: Core, path: Path, manifest: Manifest, priorities: _Leave
 
 
 def _put_store(
-    core: Core, path: Path, number: int, store: Store, leaf_ids: NDArray[np.int64] | None
+    core: ReplayCore, path: Path, number: int, store: Store, leaf_ids: NDArray[np.int64] | None
 ) -> NDArray[np.bool_]:
     claimed, base, written, cleared = store.counters
     is_there = np.zeros(store.capacity, bool)
@@ -274,7 +253,7 @@ def _put_store(
         ids[ids < base] = _NOTHING  # cleared during the save
         is_there[rows] = ids != _NOTHING
         if leaf_ids is not None:
-            # Overwritten before the priorities were read: a row without a leaf gets the largest priority's.
+            # Overwritten before the priorities were read: a row without a leaf gets that of the largest priority.
             leaf_ids[rows][ids != leaf_ids[rows]] = _NOTHING
         core.put_block(number, block.begin, ids, records)
     found = int(is_there.sum())
@@ -285,7 +264,7 @@ def _put_store(
     return is_there
 
 
-def _empty(core: Core) -> None:
+def _empty(core: ReplayCore) -> None:
     core.set_last_save(0)
     for store in range(core.num_stores):
         capacity, record_nbytes = core.store_shape(store)
@@ -299,7 +278,7 @@ def _empty(core: Core) -> None:
         core.put_priorities(np.zeros(capacity), np.full(capacity, _NOTHING), 1.0)
 
 
-def _shapes(core: Core) -> list[tuple[int, int]]:
+def _shapes(core: ReplayCore) -> list[tuple[int, int]]:
     return [core.store_shape(store) for store in range(core.num_stores)]
 
 

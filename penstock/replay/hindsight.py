@@ -24,7 +24,7 @@ OPTIONAL = frozenset({"terminated", "truncated"})  # accepted with every step, d
 def achieving_steps(
     rng: np.random.Generator, strategy: str, length: int, goals_per_step: int
 ) -> NDArray[np.int64]:
-    """Draw the steps of an episode whose next states achieve other goals.
+    """Draw the steps of an episode whose next states serve as achieved goals.
 
     Parameters
     ----------
@@ -79,8 +79,8 @@ class Hindsight:
     goals_per_step : int
         Achieved goals per step, the paper's k; "final" has only one.
     obs, action, next_obs, reward, goal, terminated : str
-        Names of the buffer's fields. Hindsight writes the reward and the goal; with a `terminated_fn`, which alone
-        needs that field, also terminations.
+        Names of the buffer's fields. Hindsight writes the reward and the goal; with a `terminated_fn`, also
+        terminations, and only then is that field needed.
     max_episode_length : int, optional
         Longest legal episode, because an endless one would fill the memory.
     seed : int, optional

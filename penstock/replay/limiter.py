@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -25,10 +26,10 @@ class RateLimiter:
     - An insert of n passes when ``I + n <= min_size`` or ``surplus + n * samples_per_insert <= tolerance``.
 
     A batch must not exceed ``tolerance``, nor, once min_size is reached, an insert ``tolerance / samples_per_insert``
-    rows. At any moment one side may therefore go on: the two never wait for each other.
+    rows. At any moment, one side may therefore proceed: the two never wait for each other.
 
     Any number of processes share a limiter: inherit it over fork, or pickle it (spawn, Ray actors on one node). It
-    takes no lock: a process killed at any time blocks no other; at most its last request is counted but not done.
+    takes no lock: a process killed at any time blocks no other; at most its last request is counted without being done.
 
     Parameters
     ----------
@@ -58,11 +59,10 @@ class RateLimiter:
     def __init__(
         self, samples_per_insert: float | None = None, min_size: int = 1, tolerance: float | None = None
     ) -> None:
-        ratio = math.inf if samples_per_insert is None else float(samples_per_insert)
-        if tolerance is None:
-            tolerance = max(1024.0, 128.0 * ratio)
+        ratio = math.inf if samples_per_insert is None else real("samples_per_insert", samples_per_insert)
+        tolerance = max(1024.0, 128.0 * ratio) if tolerance is None else real("tolerance", tolerance)
         self._arena = Arena.create(NativeRateLimiter.nbytes)
-        self.native = NativeRateLimiter.create(self._arena, 0, ratio, tolerance, min_size)
+        self.native = NativeRateLimiter.create(self._arena, 0, ratio, tolerance, whole("min_size", min_size))
 
     def insert(self, n: int = 1, timeout: float | None = None) -> None:
         """Wait until n rows may be inserted, and count them.
@@ -77,32 +77,32 @@ class RateLimiter:
         Raises
         ------
         NotReady
-            The time is over; nothing was counted.
+            The timeout has passed; nothing was counted.
         ValueError
             n exceeds the tolerance.
         """
-        if not self.native.await_insert(n, timeout):
+        if not self.native.await_insert(whole("n", n), None if timeout is None else real("timeout", timeout)):
             raise NotReady(self.why_insert_waits(n))
 
     def sample(self, n: int = 1, timeout: float | None = None) -> None:
         """Wait until n samples may be taken, and count them; parameters and errors as for ``insert``."""
-        if not self.native.await_sample(n, timeout):
+        if not self.native.await_sample(whole("n", n), None if timeout is None else real("timeout", timeout)):
             raise NotReady(self.why_sample_waits(n))
 
     def try_insert(self, n: int = 1) -> bool:
         """Count n rows if they may be inserted now; return whether they may. ValueError if n exceeds the tolerance."""
-        return self.native.try_insert(n)
+        return self.native.try_insert(whole("n", n))
 
     def try_sample(self, n: int = 1) -> bool:
         """Count n samples if they may be taken now; return whether they may. ValueError if n exceeds the tolerance."""
-        return self.native.try_sample(n)
+        return self.native.try_sample(whole("n", n))
 
     def why_insert_waits(self, n: int) -> str:
         """Return an error's description of the side ahead and the condition for an insert of n rows."""
         native = self.native
         missing = math.ceil(native.surplus + n * native.samples_per_insert - native.tolerance)
         return (
-            f"an insert of {n} waits because inserting is ahead: {self._figures()}. It may go after "
+            f"an insert of {n} waits because inserting is ahead: {self._figures()}. It may proceed after "
             f"{max(missing, 1)} more samples: sample, wait longer, or make a limiter with a larger tolerance"
         )
 
@@ -117,7 +117,7 @@ class RateLimiter:
             )
         missing = math.ceil((n - native.tolerance - native.surplus) / native.samples_per_insert)
         return (
-            f"a sample of {n} waits because sampling is ahead: {self._figures()}. It may go after "
+            f"a sample of {n} waits because sampling is ahead: {self._figures()}. It may proceed after "
             f"{max(missing, 1)} more inserts: insert, wait longer, or make a limiter with a larger tolerance"
         )
 
@@ -177,7 +177,7 @@ class RateLimiter:
         Raises
         ------
         ValueError
-            The counters lie outside the band, for example because they belong to a limiter with other settings.
+            The counters exceed the tolerance, for example because they belong to a limiter with other settings.
         """
         self.native.set_counters(state["inserts"], state["samples"])
 
@@ -186,12 +186,12 @@ class RateLimiter:
         return {**self._settings(), **self.state()}
 
     def go_on_from(self, saved: Mapping[str, Any]) -> None:
-        """Restore the counters in `saved` if its settings equal these; otherwise start again.
+        """Restore the counters in `saved` if its settings equal this limiter's; otherwise reset them.
 
         Raises
         ------
         ValueError
-            The values are not counters, or lie outside the band.
+            The values are not counters, or exceed the tolerance.
         """
         if not self._settings().items() <= saved.items():
             self.reset()
@@ -235,9 +235,23 @@ class RateLimiter:
         self.native = NativeRateLimiter.attach(self._arena, 0)
 
 
+def whole(name: str, value: Any) -> int:
+    """Return an argument as an int; raise TypeError if it is no whole number of 64 bits."""
+    if not hasattr(value, "__index__") or abs(number := operator.index(value)) >= 2**63:
+        raise TypeError(f"{name}={value!r} is not legal: give a whole number")
+    return number
+
+
+def real(name: str, value: Any) -> float:
+    """Return an argument as a float; raise TypeError if it is no number."""
+    if not hasattr(value, "__float__"):
+        raise TypeError(f"{name}={value!r} is not legal: give a number")
+    return float(value)
+
+
 def deadline_after(seconds: float | None) -> float | None:
-    """Return the time after a number of seconds, by the monotonic clock; None: never."""
-    return None if seconds is None else time.monotonic() + seconds
+    """Return the monotonic time at which a number of seconds will have passed; None: never."""
+    return None if seconds is None else time.monotonic() + real("timeout", seconds)
 
 
 def seconds_left(deadline: float | None) -> float | None:

@@ -94,6 +94,15 @@ class Manifest:
         names = {block.file.name for store in self.stores for block in store.blocks}
         return names | ({self.priorities.file.name} if self.priorities else set())
 
+    def without(self, files: set[str]) -> str:
+        """Return in words what a save lacks without some of its files, one at least."""
+        readable = {block.file.name: block.readable for block in self.stores[0].blocks}
+        rows = sum(readable.get(name, 0) for name in files)
+        first, *others = sorted(files)
+        names = f"{first} and {len(others)} more" if others else first
+        of_all = f"{len(files)} of {len(self.file_names())} files ({names})"
+        return f"it lacks {of_all}, with {rows:,} of {sum(readable.values()):,} rows"
+
     def shapes(self) -> list[tuple[int, int]]:
         """Return (rows, bytes of a row) of each store."""
         return [(store.capacity, store.record_nbytes) for store in self.stores]
@@ -126,7 +135,7 @@ def read_manifest(path: Path) -> Manifest:
             data = opened.read()
     except (FileNotFoundError, NotADirectoryError):
         raise ReplayFileError(
-            f"{file} is missing, so {path} holds no replay buffer that was saved to the end: "
+            f"{file} is missing, so {path} holds no completely saved replay buffer: "
             f"give the directory of another save, or start with an empty buffer"
         ) from None
     return manifest_in(data, file)
@@ -142,7 +151,7 @@ def manifest_in(data: bytes, file: Path) -> Manifest:
         raise DamagedManifestError(f"{file} is damaged or not the manifest of a replay buffer: use another directory")
     if whole.get("version") != _VERSION:
         raise ReplayFileError(
-            f"{file} is of version {whole.get('version')!r} of the format, and this Penstock reads version "
+            f"{file} has version {whole.get('version')!r} of the format, but this Penstock reads version "
             f"{_VERSION}: use it with the Penstock that saved it, or use another directory"
         )
     content = whole.get("content")
@@ -153,7 +162,7 @@ def manifest_in(data: bytes, file: Path) -> Manifest:
         _check_values(manifest)
         return manifest
     except (ValueError, RecursionError) as error:
-        raise DamagedManifestError(f"{file} is not as a save writes it ({error}): {ADVICE}") from None
+        raise DamagedManifestError(f"{file} is not what a save writes ({error}): {ADVICE}") from None
 
 
 def open_regular(path: Path) -> FileIO:
@@ -169,7 +178,7 @@ def open_regular(path: Path) -> FileIO:
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise ReplayFileError(f"{path} is no regular file, so it is damaged: {ADVICE}")
+        raise ReplayFileError(f"{path} is not a regular file, so it is damaged: {ADVICE}")
     return open(descriptor, "rb", buffering=0)
 
 
@@ -182,10 +191,11 @@ def check_fits(
         raise ReplayFileError(
             f"{path} was saved by a buffer with other settings: {difference}. Load it into a buffer with the same ones"
         )
-    if manifest.shapes() != shapes or (manifest.priorities is not None) != prioritized:
+    held, own = (manifest.shapes(), manifest.priorities is not None), (shapes, prioritized)
+    if held != own:
         raise ReplayFileError(
-            f"{path} holds stores of (rows, bytes of a row) {manifest.shapes()}, and this buffer has {shapes}: "
-            f"load it with the Penstock that saved it"
+            f"{path} holds stores of (rows, bytes of a row), and whether it has priorities, {held}; this buffer has "
+            f"{own}: load it with the Penstock that saved it"
         )
 
 
@@ -222,7 +232,7 @@ def _typed(kind: Any, value: Any, name: str) -> Any:
 
 
 def _check_values(manifest: Manifest) -> None:
-    """Raise `ValueError` for the first value that no save writes."""
+    """Raise `ValueError` for the first value that a save never writes."""
 
     def require(condition: bool, name: str, value: Any) -> None:
         if not condition:

@@ -60,7 +60,7 @@ class Memory:
 
     @classmethod
     def create(cls, plan: Plan, disk: str | Path | None = None) -> Memory:
-        """Reserve memory, or for records a nameless file on the disk of a directory.
+        """Reserve memory; with `disk`, a directory, records are in a file without a name on its disk.
 
         Raises
         ------

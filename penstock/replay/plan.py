@@ -36,11 +36,11 @@ class FieldPlan:
     step_nbytes: int
     stored_nbytes: int
     offset: int
-    taken: int
-    letter: str
-    once: bool
-    frame_store: int
-    outer: int
+    taken: int  # value of an n-step row: _FIRST, _SUM or _LAST
+    letter: str  # character code of the dtype
+    once: bool  # only the first step's value of a sequence is kept
+    frame_store: int  # -1: not stored as frames
+    outer: int  # a value's bytes are [outer, depth, inner], with frames along the middle
     depth: int
     inner: int
 
@@ -51,7 +51,7 @@ class Plan:
 
     capacity: int
     fields: tuple[FieldPlan, ...]
-    frame_stores: tuple[tuple[int, int], ...]
+    frame_stores: tuple[tuple[int, int], ...]  # capacity, bytes of a frame
     record_nbytes: int
     episode_offset: int
     discount_offset: int
@@ -113,7 +113,7 @@ def _plan_fields(
     fields: Mapping[str, Field], length: int, rewards: Collection[str], boundaries: tuple[str, str],
     frames_of: Callable[[int], int],
 ) -> tuple[dict[str, FieldPlan], list[tuple[int, int]], int]:  # fmt: skip
-    """Lay out the fields of a record, fields with successors last.
+    """Lay out the fields of a record, those that succeed another one (``next_of``) last.
 
     Parameters
     ----------
@@ -214,9 +214,9 @@ def _frames(shape: tuple[int, ...], dtype: np.dtype, stack: int | None) -> tuple
 
 
 def _frame_capacity(capacity: int, depth: int, sequences: Sequences | None, n_step: NStep | None) -> int:
-    """Return the number of frames for all rows: one per step, some for ends of episodes, older ones shared.
+    """Return the number of frames for all rows: one per step, spare ones for ends of episodes, and older shared ones.
 
-    Each lane has as many of the latter as a row looks back; room for 128 lanes costs little.
+    Of the latter, each lane has as many as a row looks back; room for 128 lanes costs little.
     """
     steps = capacity * (sequences.period if sequences else 1)
     window = sequences.length if sequences else n_step.steps if n_step else 1

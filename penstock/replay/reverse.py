@@ -16,7 +16,7 @@ class ReverseCursor:
     Parameters
     ----------
     core : ReplayCore
-        Core of a buffer whose rows lie in order.
+        Core of a buffer whose rows are in order.
     stride : int
         Distance between successive rows of a batch.
 
@@ -49,7 +49,7 @@ class ReverseCursor:
         return batch
 
     def _oldest(self) -> int:
-        """Return the oldest row's id that may be readable: rows that lost their frames never get them back."""
+        """Return the id of the oldest row that may be readable: rows never get lost frames back."""
         if self._core.epoch != self._epoch:
             self._epoch, self._oldest_seen = self._core.epoch, 0
         return max(self._core.oldest, self._oldest_seen)
@@ -60,7 +60,7 @@ class ReverseCursor:
     def _skipping(
         self, batch_size: int, end: int, out: dict[str, NDArray[Any]] | None
     ) -> dict[str, NDArray[Any]] | None:
-        """Walk over the readable rows, each unreadable one replaced by the row before it."""
+        """Walk over the readable rows, replacing each unreadable one by the row before it."""
         while True:
             rows, live, _ = self._core.live(with_frames=True)
             if not len(live):

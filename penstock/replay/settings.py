@@ -29,12 +29,12 @@ class Field:
         Axis along which successive frames are stacked (an Atari observation of shape ``(4, 84, 84)`` has ``stack=0``).
         Each frame is then stored once, regardless of the number of stacks that contain it.
     shared : bool
-        Store a value that several rows repeat once; compared byte by byte. Worth it from about 1 KiB.
+        Store a value that several rows have only once; values are compared byte by byte. Worth it from about 1 KiB.
     next_of : str or None
-        Field of which this is the successor: the observation after the step. It shares that field's frames (with its
-        ``stack`` and ``shared``); n-step rows take it from their last step.
+        Field that this one succeeds, as ``next_obs`` does ``obs``: its value after the step. It shares that field's
+        frames (with its ``stack`` and ``shared``); n-step rows take it from their last step.
     first : bool
-        With ``sequences``: keep only the first step's value, such as the state of a memory core.
+        With ``sequences``, keep only the first step's value, such as the state of a memory core.
     """
 
     shape: tuple[int, ...] = ()
@@ -121,8 +121,8 @@ class Prioritized:
 class Reverse:
     """Sampling backwards in time (Rotinov 2019, arXiv:1910.08780): rows ``t, t - stride, ...``.
 
-    Each batch starts one step earlier. After ``2 * stride`` batches, or when it would fall behind that far, it restarts
-    at the newest row.
+    Each batch starts one step earlier. After ``2 * stride`` batches, or if new rows leave it that far behind, it
+    restarts at the newest row.
     """
 
     stride: int = 300
@@ -174,7 +174,7 @@ def check_settings(
         raise ValueError("fields is empty: name at least one, e.g. {'obs': Field((4,)), 'action': Field((), 'int64')}")
     for name, field in fields.items():
         if not isinstance(name, str):
-            raise TypeError(f"the name {name!r} of a field is no string")
+            raise TypeError(f"the name {name!r} of a field is not a string")
         if not isinstance(field, Field):
             raise TypeError(f"fields[{name!r}] is {field!r}: give a Field(shape, dtype)")
         _check_field(name, field, fields, sequences)
@@ -240,14 +240,14 @@ def _check_field(name: str, field: Field, fields: Mapping[str, Field], sequences
     if not all(_is_count(length) for length in field.shape):
         raise ValueError(f"fields[{name!r}] has shape {field.shape}: every length must be 1 or more, a whole number")
     if (nbytes := math.prod(map(int, field.shape)) * dtype.itemsize) > _MOST_ROW_NBYTES:
-        raise MemoryError(f"fields[{name!r}] has {nbytes:,} bytes in each row: at most {_MOST_ROW_NBYTES:,} can be")
+        raise MemoryError(f"fields[{name!r}] has {nbytes:,} bytes in each row: at most {_MOST_ROW_NBYTES:,} fit")
     if field.stack is not None:
         if not _is_whole(field.stack):
             raise ValueError(f"fields[{name!r}] has stack={field.stack!r}: give the number of an axis, or None")
         if not -len(field.shape) <= field.stack < len(field.shape):
             raise ValueError(f"fields[{name!r}] has stack={field.stack}, but {len(field.shape)} axes in {field.shape}")
         if field.shape[field.stack] > _MAX_DEPTH:
-            raise ValueError(f"fields[{name!r}] stacks {field.shape[field.stack]} frames: at most {_MAX_DEPTH} can be")
+            raise ValueError(f"fields[{name!r}] stacks {field.shape[field.stack]} frames: at most {_MAX_DEPTH} fit")
     if field.next_of is not None:
         origin = fields.get(field.next_of) if isinstance(field.next_of, str) else None
         if origin is None or origin.next_of is not None or field.next_of == name:

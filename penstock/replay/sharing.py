@@ -11,7 +11,7 @@ from penstock.ipc import Arena
 
 @dataclass(frozen=True)
 class ArenaHandle:
-    """Handle of an arena: descriptor of a process that has it open.
+    """Handle of an arena: a file descriptor in a process that has it open.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ def attach(handle: ArenaHandle) -> Arena:
     status = os.fstat(fd)
     if (status.st_dev, status.st_ino) != (handle.device, handle.inode):
         os.close(fd)
-        raise ConnectionError(_cannot_attach(handle, "that descriptor is another file by now"))
+        raise ConnectionError(_cannot_attach(handle, "that descriptor refers to another file by now"))
     return Arena.attach(fd)
 
 
@@ -61,7 +61,7 @@ def _reason(pid: int, error: OSError) -> str:
     if not Path(f"/proc/{pid}").exists():
         return "there is no such process, or it cannot be seen from here"
     if isinstance(error, FileNotFoundError):
-        return "it has closed that descriptor, or is another process of the same number"
+        return "it has closed that descriptor, or is another process with the same number"
     return f"{error.strerror} (it must run as the same user, in the same container)"
 
 

@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock._native import ReplayCore, ReplayWriter
-from penstock.replay.limiter import NotReady, RateLimiter, deadline_after, seconds_left
+from penstock.replay.limiter import NotReady, RateLimiter, deadline_after, seconds_left, whole
 
 _RANKS = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}  # of dtype kinds: a field accepts its own rank and lower ones
 
 
 class Writer:
-    """Writes the steps of lanes of one process; made by ``ReplayBuffer.writer``.
+    """Writer of the steps of one process's lanes; made by ``ReplayBuffer.writer``.
 
     The copy in a forked child is a new writer: unfinished steps stay with the parent.
     """
@@ -25,7 +25,7 @@ class Writer:
         if not hasattr(lanes, "__index__") or lanes < 1:
             raise ValueError(f"lanes={lanes!r} is not legal: give a whole number, 1 or more")
         if timeout is not None and not (isinstance(timeout, int | float) and timeout >= 0):
-            raise ValueError(f"timeout={timeout!r} is not legal: give seconds, 0 or more, or None for ever")
+            raise ValueError(f"timeout={timeout!r} is not legal: give seconds, 0 or more, or None for no limit")
         self._limiter = limiter
         self._timeout = timeout
         self._lanes = lanes
@@ -75,7 +75,7 @@ class Writer:
         return self._add_in_turn(self._limiter, steps)
 
     def _add_in_turn(self, limiter: RateLimiter, steps: dict[str, Any]) -> int | None:
-        """Add as many steps at once as the rate limiter admits; rows count when they are finished."""
+        """Add as many steps at once as the rate limiter admits; rows are counted when they are finished."""
         count = self._native.check(steps)
         deadline = deadline_after(self._timeout)
         first = None
@@ -100,24 +100,25 @@ class Writer:
         except NotReady as error:
             error.written = written
             if written:
-                error.add_note(f"{written} of the steps are written: give the others again")
+                error.add_note(f"{written} of the steps are written: give only the others again")
             raise
 
     def end_episode(self, lane: int | None = None) -> int | None:
-        """Cut the episode of a lane, or of all, after its last step, like a truncation: write unfinished rows.
+        """Truncate the episode of a lane, or of all lanes, after its last step, and write unfinished rows.
 
         Returns
         -------
         int or None
             As for ``add``.
         """
+        lane = None if lane is None else whole("lane", lane)
         if self._limiter is not None and (rows := self._native.count_rows_at_end(lane)):
             self._limiter.insert(rows, self._timeout)
         return self._native.end_episode(lane)
 
     def episode_length(self, lane: int = 0) -> int:
         """Return the steps of the lane's running episode."""
-        if not 0 <= lane < self._lanes:
+        if not 0 <= whole("lane", lane) < self._lanes:
             raise IndexError(f"lane {lane} is not legal: lanes are 0 to {self._lanes - 1}")
         return self._native.episode_length(lane)
 
@@ -137,13 +138,13 @@ def convert(value: Any, name: str, dtype: np.dtype, lenient: bool) -> np.ndarray
     try:
         array = np.asarray(value)
     except ValueError as error:
-        raise ValueError(f"{name} is no array of numbers: {error}") from None
+        raise ValueError(f"{name} is not an array of numbers: {error}") from None
     if array.dtype == dtype:
         return np.ascontiguousarray(array).reshape(array.shape)
     if array.dtype.hasobject or array.dtype.kind not in _RANKS:
         raise TypeError(f"{name} is {_described(value, array)}: give {dtype} numbers of one shape")
     if not lenient and _RANKS[array.dtype.kind] > _RANKS[dtype.kind]:
-        raise TypeError(f"{name} is {array.dtype}, but the field holds {dtype}: convert it, or declare the field so")
+        raise TypeError(f"{name} is {array.dtype}, but the field holds {dtype}: convert it, or change the field")
     with np.errstate(over="warn" if lenient else "ignore"):
         converted = np.ascontiguousarray(array.astype(dtype)).reshape(array.shape)
     if not lenient:

@@ -1,8 +1,8 @@
 """Equations of RUDDER, the redistribution of delayed rewards (Arjona-Medina et al. 2019, arXiv:1806.07857).
 
-A predictor ``g`` predicts the return of an episode after every step. The *contribution* of a step is the change of the
-prediction; redistributed rewards are contributions, corrected so that an episode's sum is its return. A policy that is
-optimal for them is optimal for the original rewards (theorem 2).
+A predictor ``g`` predicts the return of an episode after every step. A step's *contribution* is the change that it
+makes to the prediction; redistributed rewards are contributions, corrected so that they sum to the episode's return. A
+policy that is optimal for them is optimal for the original rewards (theorem 2).
 
 Pure functions of time-major tensors, as in `penstock.algorithms.arithmetic.returns`. No result carries a gradient,
 except that of `return_losses`.
@@ -23,7 +23,7 @@ from penstock.nn.mlp import is_native
 
 T = TypeVar("T", Tensor, np.ndarray)
 
-COMPLETE = (0.8, 1.2)  # range of the completeness of integrated gradients in which they are used
+COMPLETE = (0.8, 1.2)  # integrated gradients are used if their completeness is in this range
 
 
 def as_learned(reward: T, scale: float, clip: float | None) -> T:
@@ -41,9 +41,9 @@ def differences(prediction: Tensor, before: Tensor | float = 0.0, first: Tensor 
     prediction : Tensor
         ``g_t`` after each step, ``[T, ...]``.
     before : Tensor or float
-        ``g_-1``, the prediction before the first of them, ``[...]``.
+        ``g_-1``, the prediction before the first row, ``[...]``.
     first : Tensor, optional
-        Whether a row begins an episode, bool ``[T, ...]``: the prediction before it is 0.
+        Whether a row begins an episode, bool ``[T, ...]``; the prediction before it is then 0.
 
     Returns
     -------
@@ -63,11 +63,11 @@ def integrated_gradients(function: Callable[[Tensor], Tensor], x: Tensor, num_po
     Parameters
     ----------
     function : callable
-        ``f``, of a tensor like `x`; its result is summed, so that independent sequences may lie side by side.
+        ``f``, of a tensor like `x`; its result is summed, so that independent sequences can be side by side.
     x : Tensor
         Inputs to explain, floating.
     num_points : int
-        S. Midpoints are exact where the gradient is linear along the path.
+        S. Midpoints are exact if the gradient is linear along the path.
 
     Returns
     -------
@@ -92,7 +92,7 @@ def completeness(contribution: Tensor, change: Tensor) -> Tensor:
     contribution : Tensor
         Contribution of each step, ``[T, ...]``.
     change : Tensor
-        Change that they explain, ``f(x) - f(0)``, ``[...]``.
+        Change that the contributions explain, ``f(x) - f(0)``, ``[...]``.
     """
     total = contribution.sum(0)
     return torch.where(change == 0, (total == 0).to(change.dtype), total / change)
@@ -124,11 +124,11 @@ class Account:
     Attributes
     ----------
     earned : Tensor
-        Sum of its rewards so far, float64 ``[N]``.
+        Sum of the episode's rewards so far, float64 ``[N]``.
     handed_out : Tensor
         Sum of its redistributed rewards so far, float64 ``[N]``.
     quality : Tensor
-        Quality of the predictions at its beginning, float32 ``[N]``; 0: it keeps its original rewards.
+        Quality of predictions when it began, float32 ``[N]``; 0: it keeps its original rewards.
     """
 
     earned: Tensor
@@ -146,7 +146,7 @@ class Account:
         return Account(self.earned[lanes], self.handed_out[lanes], self.quality[lanes])
 
     def copy(self) -> Account:
-        """Return a copy in memory of its own."""
+        """Return a copy that shares no memory."""
         return Account(self.earned.clone(), self.handed_out.clone(), self.quality.clone())
 
     def put(self, lanes: Tensor, new: Account) -> None:
@@ -154,7 +154,7 @@ class Account:
         self.earned[lanes], self.handed_out[lanes], self.quality[lanes] = new.earned, new.handed_out, new.quality
 
     def close(self, lanes: Tensor) -> None:
-        """Keep the original rewards of the rest of some lanes' running episodes, of which a part is missing."""
+        """Keep the original rewards in the rest of some lanes' running episodes, because a part is missing."""
         self.quality[lanes] = 0.0
 
 
@@ -163,16 +163,16 @@ def redistribute(
     contribution: Tensor, reward: Tensor, first: Tensor, terminated: Tensor, valid: Tensor, account: Account,
     quality: float,
 ) -> tuple[Tensor, Tensor, Account]:  # fmt: skip
-    """Redistribute the rewards of a chunk of each of B lanes; episodes may extend over any number of chunks.
+    """Redistribute the rewards in a chunk of each of B lanes; episodes may extend over any number of chunks.
 
     The reward of a step is its contribution. In the chunk in which an episode terminates, the rest of its return is
     spread over its steps there:
 
         rr_t = h_t + (G - sum of rr before the chunk - sum of h in the chunk) / steps in the chunk
 
-    With the whole episode in one chunk that is `return_equivalent`. In both cases the sum of redistributed rewards is
-    the return of every episode that terminates. A truncated episode is not corrected: its predictions include rewards
-    after the truncation, whose absence is not due to the last steps.
+    With the whole episode in one chunk, this is `return_equivalent`. In both cases the redistributed rewards of an
+    episode that terminates sum to its return. A truncated episode is not corrected: its predictions include rewards
+    after the truncation, and the last steps are not to blame for their absence.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ def redistribute(
     account : Account
         Accounts of the lanes before the chunk.
     quality : float
-        Present quality of the predictions, for episodes that begin in this chunk; 0: they keep their rewards.
+        Current quality of predictions, for episodes that begin in this chunk; 0: they keep their rewards.
 
     Returns
     -------
@@ -196,7 +196,7 @@ def redistribute(
     """
     if is_native(contribution, reward):
         return _redistribute_natively(contribution, reward, first, terminated, valid, account, quality)
-    number = first.long().cumsum(0)  # of the episode; 0: it began before the chunk
+    number = first.long().cumsum(0)  # of the episode in the chunk; 0: it began before the chunk
     shape = (int(number.max()) + 1, first.shape[1])
 
     def per_episode(values: Tensor) -> Tensor:
@@ -244,12 +244,12 @@ def loss_weights(valid: Tensor) -> tuple[Tensor, Tensor]:
     Parameters
     ----------
     valid : Tensor
-        bool ``[T, N]``: the first T_n rows of each of N episodes are its steps.
+        bool ``[T, N]``: the first T_n rows of episode n are its steps.
 
     Returns
     -------
     main, auxiliary : Tensor
-        float32 ``[T, N]``: 1/N at the last step of each episode; and 1/(N T_n) at every one.
+        float32 ``[T, N]``: 1/N at the last step of each episode, and 1/(N T_n) at every step.
     """
     steps, rows = valid.sum(0), torch.arange(len(valid), device=valid.device).unsqueeze(1)
     return (rows == steps - 1).float() / valid.shape[1], valid.float() / steps / valid.shape[1]
@@ -258,7 +258,7 @@ def loss_weights(valid: Tensor) -> tuple[Tensor, Tensor]:
 def return_losses(prediction: Tensor, return_: Tensor, main: Tensor, auxiliary: Tensor) -> tuple[Tensor, Tensor]:
     """Return the losses of the predictor: ``(g_T-1 - G)^2``, and the mean over all steps of ``(g_t - G)^2``.
 
-    Each is a mean over episodes of squares, so that errors of opposite sign do not cancel.
+    Both are means over episodes of squared errors, so that errors of opposite sign do not cancel.
 
     Parameters
     ----------
@@ -281,8 +281,8 @@ def return_losses(prediction: Tensor, return_: Tensor, main: Tensor, auxiliary: 
 def variance_to_explain(recent: float, of_all: float) -> float:
     """Return the variance that predictions have to explain, ``max(Var G, Var of all G / 4)``.
 
-    The returns of a policy that has learned become similar. A predictor with an error of half a deviation of all
-    returns still tells apart the steps that earn them, though their mean predicts the last returns as well.
+    The returns of a trained policy become similar, and their mean alone predicts them well. A predictor with an error
+    of half the deviation of all returns still tells which steps earn them.
 
     Parameters
     ----------
@@ -295,8 +295,8 @@ def variance_to_explain(recent: float, of_all: float) -> float:
 def squared_error(return_: float, prediction: float, mean: float, variance: float) -> float:
     """Return a bounded squared error of a predicted return, ``min((G - g)^2, max((G - mean G)^2, Var G))``.
 
-    The bound is the error of the mean as a prediction, or the variance: the error of one episode longer than any before
-    may be a hundred deviations, and is not representative.
+    The bound is the error of the mean as a prediction, or the variance: in an episode longer than any before, the error
+    may be a hundred deviations, which is not representative.
 
     Parameters
     ----------
@@ -311,9 +311,9 @@ def squared_error(return_: float, prediction: float, mean: float, variance: floa
 def unexplained(error: float, variance: float) -> float:
     """Return the share of the returns' variance that is unexplained, ``mean (G - g)^2 / Var G``, 1 at most.
 
-    The authors' code uses ``(G - g)^2 / (G^2 + sqrt(mean G))`` of each episode. For returns that are nearly all equal,
-    such as 1 in one of fifty episodes and else 0, that is small if the mean is predicted, where this share is about 1;
-    for returns about 0 it is large even if they are predicted well.
+    The authors' code uses ``(G - g)^2 / (G^2 + sqrt(mean G))`` of each episode. If nearly all returns are equal, such
+    as 1 in one of fifty episodes and 0 in the others, that is small for a prediction of the mean, while this share is
+    about 1; for returns near 0 it is large even for good predictions.
 
     Parameters
     ----------
@@ -324,16 +324,16 @@ def unexplained(error: float, variance: float) -> float:
 
 
 def gate(error: float, complete: float, max_error: float) -> float:
-    """Return the quality of predictions, ``1 - error``; 0: they are not used.
+    """Return the quality of predictions, ``1 - error``, or 0 if they are not to be used.
 
     Parameters
     ----------
     error
         Share that is `unexplained`.
     complete
-        Mean of `completeness`, which must lie in `COMPLETE`.
+        Mean of `completeness`, which must be in `COMPLETE`.
     max_error
-        Smallest error for which predictions are not used.
+        Error from which on predictions are not used.
     """
     low, high = COMPLETE
     return 1.0 - error if error < max_error and low <= complete <= high else 0.0

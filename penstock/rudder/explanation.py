@@ -36,7 +36,7 @@ class Played:
     reward
         Rewards, scaled and clipped, float32 ``[T]``.
     terminated
-        Whether it ended by termination.
+        Whether the episode terminated.
     pictures
         Pictures of some steps, each with the number of its step.
     """
@@ -59,7 +59,7 @@ def explain_run(path: Path, file: str, *, deterministic: bool = True, seed: int 
     file
         File of the plot, in the format of its suffix: .png, .svg or .pdf.
     deterministic
-        Whether the most probable actions are played, not samples.
+        Whether to play the most probable actions instead of samples.
     seed
         Seed of the environment and the samples.
     trust_code
@@ -70,13 +70,13 @@ def explain_run(path: Path, file: str, *, deterministic: bool = True, seed: int 
     ConfigError
         The extra "plot" is not installed, the run has no redistributor, or `file` cannot be written.
     CheckpointError
-        The save of the redistributor is damaged.
+        The redistributor's saved state is damaged.
     """
     require_writable("explain", file, "a plot", FORMATS)
     saved_at = path.resolve().parent.parent / ROLE
     if not saved_at.is_dir():
         raise ConfigError(
-            f"there is nothing to explain: {path} belongs to no run with a redistributor ({saved_at} is not there). "
+            f"there is nothing to explain: {path} belongs to no run with a redistributor ({saved_at} does not exist). "
             "Train with rewards='rudder', and give the run's directory"
         )
     policy = load_policy(path, trust_code=trust_code)
@@ -93,11 +93,11 @@ def play(policy: Policy, *, deterministic: bool, seed: int) -> Played:
     """Play one episode of at most `MAX_STEPS` steps, with pictures if the environment can draw them."""
     env = environment_of(policy)
     if policy.algorithm.config.num_agents is not None:
-        raise ConfigError(f"{env.name} has several agents: explained are episodes of environments of one agent")
+        raise ConfigError(f"{env.name} has several agents: only episodes of environments with one can be explained")
     try:
         with closing(make_stage(env, seed)) as stage:
             return _play(policy, stage, True, deterministic=deterministic, seed=seed)
-    except ConfigError:  # it cannot draw
+    except ConfigError:  # the environment cannot draw
         with closing(make_stage(env, seed, draws=False)) as stage:
             return _play(policy, stage, False, deterministic=deterministic, seed=seed)
 

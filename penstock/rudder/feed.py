@@ -22,14 +22,14 @@ from penstock.replay.writer import Writer
 from penstock.rudder.settings import ROLE
 
 PREDICTOR = "predictor"
-"""Name of the weights block, in the arena, of the newest predictor; written by the redistributor."""
+"""Name of the newest predictor's weights block in the arena; written by the redistributor."""
 COLUMNS = (Column("redistributed_reward", (), "float32"), Column("redistributed_quality", (), "float32"))
-"""Columns beside the original rewards, where both are learned from: redistributed rewards, and the quality of the
+"""Columns next to the original rewards, if both are learned from: redistributed rewards, and the quality of the
 predictions behind them."""
 ROUNDS = 8  # capacity of the feed, in segments of each lane
 FLAGS = ("first", "ended", "truncated", "valid")
 STEPS = ("obs", "action", "reward", *FLAGS)
-EXPECTED = "value"  # column of values at the choice of each step's action
+EXPECTED = "value"  # column of values predicted when each step's action was chosen
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class Feed:
     ----------
     buffer
         Buffer with a segment in each row: obs, action and reward ``[T, ...]``, the flags first, ended, truncated and
-        valid ``[T]``, the number of its lane, and its own number in the lane; with recorded values also value ``[T]``.
+        valid ``[T]``, the lane's number, and the segment's number in the lane; with recorded values also value ``[T]``.
     observation
-        Observations of the lanes; of stacks of frames only the newest frame is kept.
+        Observations of the lanes; for stacks of frames, only the newest frame is kept.
     names
         Names of the columns of steps.
     """
@@ -83,12 +83,12 @@ class Feed:
         return cls(ReplayBuffer(ROUNDS * shape.num_lanes, fields), shape.observation, names)
 
     def reader(self) -> FeedReader:
-        """Make a reader, which begins with all segments in the feed."""
+        """Make a reader that begins with all segments in the feed."""
         return FeedReader(self)
 
 
 class FeedReader:
-    """Reader of each segment once, in the order of its lane, unless it was overwritten.
+    """Reader that yields each segment once, in the order of its lane, unless it was overwritten.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ class FeedReader:
         self._read = np.empty(0, np.int64)  # ids of read segments in the buffer
 
     def take(self) -> Iterator[tuple[int, int, dict[str, Any]]]:
-        """Yield lane, number and columns ``[T, ...]`` of each new segment."""
+        """Yield the lane, number and columns ``[T, ...]`` of each new segment."""
         rows, ids = self._buffer.live()
         is_new = ~np.isin(ids, self._read)
         self._read = ids
@@ -115,7 +115,7 @@ class FeedReader:
 
 
 def feed_segments(arena: ExperienceArena, feed: Feed, writer: Writer, slots: np.ndarray) -> None:
-    """Feed the segments that lie in slots (int64 ``[N]``) through a writer of the feed's buffer."""
+    """Feed the segments in slots (int64 ``[N]``) through a writer of the feed's buffer."""
     length, lanes = arena.shape.segment_length, arena.lane_of(slots)
 
     def steps(column: np.ndarray) -> np.ndarray:
@@ -168,11 +168,11 @@ class FeedWriter:
         lane
             Index of the lane.
         steps
-            obs, action and reward ``[T, ...]``, of at most `length` steps.
+                obs, action and reward ``[T, ...]``, of at most `length` steps.
         begins, ends
             Whether the first step begins an episode, and whether the last one ends it.
         is_cut
-            Whether that end is a truncation.
+            Whether the episode ends by truncation.
         """
         row, count = self._row, len(steps["reward"])
         row["obs"][:count] = self._observation.newest_of(steps["obs"])
@@ -191,18 +191,18 @@ UNTRUSTED = 0
 REDISTRIBUTED = 1
 """Kind of a reward: redistributed."""
 OWN = 2
-"""Kind of a reward: the environment's, of a part of an episode."""
+"""Kind of a reward: the environment's, in a part of an episode."""
 
 Redistribute = Callable[[np.ndarray, np.ndarray, np.ndarray, bool], np.ndarray | None]
-"""Function of a whole episode's observations and actions ``[T, ...]`` as in their columns, rewards scaled and clipped,
-float32 ``[T]``, and whether it terminated. Returns redistributed rewards, float32 ``[T]``; None: it keeps its own."""
+"""Function of a whole episode's observations and actions ``[T, ...]`` as in their columns, scaled and clipped rewards,
+float32 ``[T]``, and whether it terminated. Returns redistributed rewards, float32 ``[T]``, or None to keep them."""
 
 Hold = Callable[[np.ndarray, Mapping[str, np.ndarray]], "RedistributedEpisodes"]
-"""Constructor of the holder of lanes' episodes, from their numbers, int64 ``[N]``, and one step of them."""
+"""Constructor of the holder of lanes' episodes, from the lanes' numbers, int64 ``[N]``, and one step of each."""
 
 
 class RedistributedEpisodes:
-    """Holder of each lane's episode until it is over, which then writes it; it replaces a `Writer` of the buffer.
+    """Holds each lane's episode until it is over, and then writes it, in place of a `Writer` of the buffer.
 
     Steps are fed to the redistributor while the episode is held. An episode of more than `max_steps` steps is written
     in pieces of that length, with its own rewards.
@@ -210,7 +210,7 @@ class RedistributedEpisodes:
     Parameters
     ----------
     replay
-        Replay of the run, whose buffer has a field "kind", int8, of rewards.
+        Replay of the run. Its buffer has a field "kind", int8, for the kind of each reward.
     lane_numbers
         Numbers of the lanes in the run, int64 ``[N]``.
     step
@@ -220,7 +220,7 @@ class RedistributedEpisodes:
     redistribute
         Function that redistributes the rewards of an episode.
     max_steps
-        Largest number of steps held of a lane.
+        Largest number of held steps per lane.
     """
 
     written = np.empty(0, np.int64)
@@ -237,7 +237,7 @@ class RedistributedEpisodes:
         self._episodes = OpenEpisodes(len(lane_numbers), step)
         self._next_obs = step["next_obs"]
         self._fed = np.zeros(len(lane_numbers), np.int64)  # held steps that were fed
-        self._is_broken = np.zeros(len(lane_numbers), np.bool_)  # a part of the running episode is written already
+        self._is_broken = np.zeros(len(lane_numbers), np.bool_)  # a part of the running episode was already written
 
     def add(self, *, terminated: np.ndarray, truncated: np.ndarray, mask: np.ndarray, **step: np.ndarray) -> None:
         """Add a step of the lanes in the mask, and write the episodes that it ended.
@@ -247,7 +247,7 @@ class RedistributedEpisodes:
         terminated, truncated, mask
             Ends of episodes, and mask of the lanes, bool ``[N]``.
         **step
-            obs, action, the environment's reward, and next_obs, ``[N, ...]``; `write_held` reads the last again.
+            obs, action, the environment's reward, and next_obs, ``[N, ...]``; `write_held` rereads the last next_obs.
         """
         self._next_obs = step["next_obs"]
         self._episodes.add(step, mask.nonzero()[0])
@@ -278,7 +278,7 @@ class RedistributedEpisodes:
                 self._bell.ring()
 
     def _write(self, lane: int, *, is_over: bool, is_terminated: bool = False) -> None:
-        """Write the held steps of a lane; a piece of an episode ends as by truncation."""
+        """Write the held steps of a lane; a piece of an episode ends as if truncated."""
         steps = self._episodes.take(lane)
         obs, own = steps["obs"], steps["reward"]
         self._replay.scale(own, own)

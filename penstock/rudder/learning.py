@@ -25,13 +25,13 @@ from penstock.rudder.predictor import COUNTED, TOLD, ReturnPredictor, contributi
 from penstock.rudder.settings import DelayedRewardConfig
 
 DECAY = 0.95  # of running means, per episode
-ENCODER_RATE = 0.1  # of the step size, for an encoder of images, which learns nothing at larger ones
+ENCODER_RATE = 0.1  # of the step size, for an image encoder, which learns nothing with larger steps
 AUXILIARY = 0.5  # weight of the auxiliary loss
 MAX_GRAD_NORM = 0.5
 LESSONS_NBYTES = 1 << 29
 LOOKED_AT_ONCE = 16  # new episodes
-AT_ONCE_NBYTES = 1 << 26  # of padded episodes side by side; more are computed in several passes
-TEMPERATURE = 1.0  # of the draw of lessons by their loss
+AT_ONCE_NBYTES = 1 << 26  # of padded episodes side by side; more take several passes
+TEMPERATURE = 1.0  # of the softmax by which lessons are drawn
 
 
 def build_optimizer(predictor: ReturnPredictor, learning_rate: float) -> torch.optim.Optimizer:
@@ -97,7 +97,7 @@ class PredictorTraining:
         return not self.predictor.returns.var.item() > 0.0
 
     def write_told(self, dropped: int) -> None:
-        """Write the running means, and the number of dropped episodes, into the predictor, to be published."""
+        """Write the running means and the number of dropped episodes to the predictor, to be published."""
         found = (self.quality, self.error, self._complete, *self.losses, len(self.lessons), dropped, self.updates)
         counted = (getattr(self, name) for name in COUNTED)
         self.predictor.told.copy_(torch.tensor([*found, *counted], dtype=torch.float64))
@@ -109,7 +109,7 @@ class PredictorTraining:
         self.updates = int(self.predictor.told[TOLD.index("updates")])
 
     def take(self, episodes: Sequence[Episode]) -> None:
-        """Measure the predictions of new episodes, and keep those with the largest errors as lessons."""
+        """Measure the predictions for new episodes, and keep the episodes with the largest errors as lessons."""
         for begin in range(0, len(episodes), LOOKED_AT_ONCE):
             for part in side_by_side(episodes[begin : begin + LOOKED_AT_ONCE]):
                 self._take(part)
@@ -131,7 +131,7 @@ class PredictorTraining:
             self.lessons.add(replace(episode, loss=loss, reward=episode.reward[:0]))
 
     def _measure(self, return_: float, prediction: float, complete: float) -> None:
-        """Add the prediction of a new episode to the running means."""
+        """Add the prediction for a new episode to the running means."""
         weight = max(1.0 - DECAY, 1.0 / (self.episodes + 1))  # a plain mean at first
         self._mean_return += weight * (return_ - self._mean_return)
         self._mean_square += weight * (return_**2 - self._mean_square)
@@ -142,7 +142,7 @@ class PredictorTraining:
 
     @property
     def can_learn(self) -> bool:
-        """Whether there are lessons for a batch, or as many as memory holds: they are drawn with replacement."""
+        """Whether there are lessons for a batch, or as many as memory holds; they are drawn with replacement."""
         return len(self.lessons) >= self._config.redistributor_batch_size or self.lessons.is_full
 
     def update(self) -> None:
@@ -161,7 +161,7 @@ class PredictorTraining:
         self.updates += 1
 
     def _add_gradient(self, episodes: Sequence[Episode], share: float) -> tuple[float, float]:
-        """Add the gradient of a share of a batch's episodes; return their part of its losses."""
+        """Add the gradient for a share of a batch's episodes; return their part of the batch's losses."""
         predictor, batch = self.predictor, LessonBatch(episodes)
         target = (batch.returns - predictor.returns.mean) / predictor.returns.std
         main_weight, auxiliary_weight = (share * weight for weight in loss_weights(batch.valid))
@@ -178,10 +178,10 @@ class PredictorTraining:
         return main, auxiliary
 
     def _predictions(self, batch: LessonBatch) -> Any:
-        """Yield predictions of successive chunks ``[T', N]``, with the first row of each.
+        """Yield predictions of successive chunks ``[T', N]``, each with its first row.
 
         A longer episode is cut into chunks that overlap by half: gradients go back to the beginning of a chunk, whose
-        first half is only unrolled again.
+        first half is unrolled again only for them.
         """
         predictor, size = self.predictor, self._config.redistributor_chunk
         length = len(batch.valid)
@@ -201,7 +201,7 @@ class PredictorTraining:
             begin, done = begin + half, end
 
     def state(self) -> dict[str, Any]:
-        """Return the state besides the predictor, as tensors and plain values."""
+        """Return the state other than the predictor's, as tensors and plain values."""
         return {
             "optimizer": self._optimizer.state_dict(),
             "random": self._random.bit_generator.state,
@@ -247,7 +247,7 @@ class LessonBatch:
         lengths = torch.tensor([episode.length for episode in episodes])
         length, count = int(lengths.max()), len(episodes)
 
-        def beside(name: str) -> Tensor:
+        def padded(name: str) -> Tensor:
             values = [getattr(episode, name) for episode in episodes]
             filled = np.zeros((length, count, *values[0].shape[1:]), values[0].dtype)
             for n, value in enumerate(values):
@@ -255,7 +255,7 @@ class LessonBatch:
             return torch.from_numpy(filled)
 
         rows = torch.arange(length).unsqueeze(1)
-        self.obs, self.action = beside("obs"), beside("action")
+        self.obs, self.action = padded("obs"), padded("action")
         self.first = (rows == 0).expand(length, count)
         self.valid = rows < lengths
         self.returns = torch.tensor([episode.return_ for episode in episodes], dtype=torch.float32)
@@ -263,11 +263,11 @@ class LessonBatch:
 
     def inputs(self, predictor: ReturnPredictor, rows: slice) -> Tensor:
         """Return the inputs of a predictor for successive rows."""
-        before = self.obs[max(0, rows.start - 1)]  # of no effect where episodes begin in the first row
+        before = self.obs[max(0, rows.start - 1)]  # no effect if episodes begin in the first row
         return predictor.inputs(self.obs[rows], before, self.first[rows], self.action[rows])
 
     def last(self, prediction: Tensor) -> Tensor:
-        """Return the predictions after the last step of each episode, ``[N]``, of predictions ``[T, N]``."""
+        """Return the predictions after each episode's last step, ``[N]``, from predictions ``[T, N]``."""
         return prediction.gather(0, self._last.unsqueeze(0)).squeeze(0)
 
 
@@ -288,8 +288,8 @@ def contributions_in(predictor: ReturnPredictor, batch: LessonBatch, num_points:
 def completeness_of(predictor: ReturnPredictor, batch: LessonBatch, num_points: int, chunk: int) -> Tensor:
     """Return the completeness of integrated gradients of whole episodes, ``[N]``.
 
-    An episode of more than `chunk` steps is explained chunk by chunk, as its rewards are redistributed, each from the
-    cells after the one before. Gradients and changes of predictions are summed over its chunks.
+    As in redistribution, an episode of more than `chunk` steps is explained chunk by chunk, each from the cells that
+    the previous chunk left. Gradients and changes of predictions are summed over chunks.
     """
     memory = predictor.initial_memory(len(batch.returns))
     explained, changed = torch.zeros(len(memory)), torch.zeros(len(memory))
@@ -312,10 +312,9 @@ class Episode:
     obs, action
         Observations and actions as in their columns, ``[T, ...]``.
     return_
-        Sum of its rewards; of a truncated episode with values, that of all rewards but the last, and the value of its
-        last row.
+        Sum of its rewards; for a truncated episode with values, the value of its last row in place of the last reward.
     loss
-        Loss at its last update, or at its first prediction.
+        Loss in the last update from it, or at its first prediction.
     is_truncated
         Whether it was truncated; not restored from a save.
     reward
@@ -348,7 +347,7 @@ class Lessons:
     capacity
         Largest number of episodes.
     max_nbytes
-        Largest memory in bytes; episodes with the smallest losses are dropped for it.
+        Largest memory in bytes; beyond it, episodes with the smallest losses are dropped.
     """
 
     def __init__(self, capacity: int, max_nbytes: int) -> None:
@@ -366,7 +365,7 @@ class Lessons:
         return bool(sizes) and sum(sizes) + max(sizes) > self._max_nbytes
 
     def add(self, episode: Episode) -> bool:
-        """Keep an episode if there is room, or in place of the smallest loss; return whether it is kept."""
+        """Keep an episode if there is room, or in place of one with a smaller loss; return whether it is kept."""
         if len(self.episodes) == self._capacity:
             least = self._least()
             if self.episodes[least].loss >= episode.loss:

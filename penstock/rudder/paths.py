@@ -1,4 +1,4 @@
-"""Data paths with redistributed rewards: of fresh segments, and of replayed transitions.
+"""Data paths with redistributed rewards: for fresh segments, and for replayed transitions.
 
 Lanes feed each full slot to the redistributor, and redistribute its rewards in place. Transitions are fed, held until
 their episode is over, and then written with redistributed rewards.
@@ -44,15 +44,15 @@ PIECE = 128  # largest number of steps of an episode that are fed at once
 
 @dataclass(frozen=True)
 class RedistributedPath(DataPath):
-    """Common part of both data paths: the feed, and the redistributor with its save."""
+    """Common part of both data paths: the feed, and the redistributor with its saved state."""
 
     algorithm: Any
     feed: Feed
     saved_at: Path | None = None
-    """Directory of the redistributor's save beside the checkpoints; None: nothing is saved."""
+    """Directory of the redistributor's saved state, next to the checkpoints; None: nothing is saved."""
 
     def kept_in(self, run: RunDirectory, config: Config) -> Self:
-        """As in the base, with the redistributor's save."""
+        """As in the base class, with the redistributor's saved state."""
         kept: Any = super().kept_in(run, config)
         found: Self = replace(kept, saved_at=run.path / ROLE)
         return found
@@ -64,17 +64,17 @@ class RedistributedPath(DataPath):
 
     @property
     def saving_apart(self) -> int:
-        """As in the base, with the redistributor where it is saved."""
+        """As in the base class, with the redistributor if it is saved."""
         return super().saving_apart + (self.saved_at is not None)
 
 
 @dataclass(frozen=True)
 class RedistributedSegmentPath(RedistributedPath, SegmentPath):
-    """Segments that are fed to the redistributor, and delivered with redistributed rewards."""
+    """Segments, fed to the redistributor and delivered with redistributed rewards."""
 
     @classmethod
     def numbers(cls, algorithm: Any, model: PolicyNetwork) -> dict[str, Any]:
-        """As in the base, with memory for the predictor, and for redistributed rewards beside original ones."""
+        """As in the base class, with memory for the predictor, and for redistributed next to original rewards."""
         from penstock.rudder.predictor import predictor_block
 
         columns = COLUMNS if algorithm.config.mixes_advantages else ()
@@ -90,7 +90,7 @@ class RedistributedSegmentPath(RedistributedPath, SegmentPath):
     def writer(
         self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, actor: Any, clock: Clock
     ) -> ExperienceWriter:
-        """Make the writer that feeds full slots, and redistributes their rewards."""
+        """Make the writer that feeds full slots and redistributes their rewards."""
         redistribution = self.redistribution(arena, range(first_lane, first_lane + lanes.num_lanes))
 
         def redistribute(slots: np.ndarray) -> None:
@@ -102,7 +102,7 @@ class RedistributedSegmentPath(RedistributedPath, SegmentPath):
         return FeedingSegmentWriter(arena, worker, lanes, first_lane, self.feed, redistribute, gives_turn=is_serial)
 
     def redistribution(self, arena: ExperienceArena, lanes: range) -> Callable[[np.ndarray], None]:
-        """Make the redistribution of the lanes' segments. Loads torch even where a policy worker infers."""
+        """Make the redistribution of the lanes' segments. Loads torch even if a policy worker infers."""
         from penstock.rudder.redistribution import SegmentRedistribution
 
         return SegmentRedistribution(self.algorithm, arena, lanes)
@@ -119,7 +119,7 @@ class RedistributedReplayPath(RedistributedPath, ReplayPath):
 
     @classmethod
     def numbers(cls, algorithm: Any, model: PolicyNetwork) -> dict[str, Any]:
-        """As in the base, with memory for the predictor.
+        """As in the base class, with memory for the predictor.
 
         Raises
         ------
@@ -131,7 +131,7 @@ class RedistributedReplayPath(RedistributedPath, ReplayPath):
         if algorithm.first_priorities() is not None:
             raise ConfigError(
                 f"rewards='rudder' is not possible here: {algorithm.name()} finds first priorities when a step is "
-                "taken, and redistributed rewards are known when its episode is over; use rewards='environment'"
+                "taken, but redistributed rewards are known when its episode is over; use rewards='environment'"
             )
         return super().numbers(algorithm, model) | {"path_memory": PathMemory(predictor_block(algorithm))}
 
@@ -139,20 +139,20 @@ class RedistributedReplayPath(RedistributedPath, ReplayPath):
     def create(
         cls, arena: ExperienceArena, algorithm: Any, model: PolicyNetwork, start: Start, saved: Path | None
     ) -> tuple[Self, str | None]:
-        """Make the replay buffer, or restore its save, and make the feed."""
+        """Make the replay buffer, or restore a saved one, and make the feed."""
         replay, note = make_replay(algorithm, start, saved, transition_buffer(algorithm, kind=Field((), "int8")))
         return cls(replay, algorithm, Feed.make(arena.shape, PIECE)), note
 
     def writer(
         self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, actor: Any, clock: Clock
     ) -> ExperienceWriter:
-        """Make the writer that holds each episode until it is over; on a node, one that writes each step for home."""
+        """Make the writer that holds each episode until it is over; on a node, one that writes steps for home."""
         if isinstance(self.replay, NodeReplay):
             return NumberedWriter(arena, worker, lanes, first_lane, self.replay)
         return RedistributedWriter(arena, worker, lanes, first_lane, self.replay, self.hold(arena))
 
     def hold(self, arena: ExperienceArena) -> Hold:
-        """Return the constructor of the holder of episodes. Loads torch even where a policy worker infers."""
+        """Return the constructor of the holder of episodes. Loads torch even if a policy worker infers."""
         from penstock.rudder.redistribution import EpisodeRedistribution
 
         return partial(
@@ -170,7 +170,7 @@ class RedistributedReplayPath(RedistributedPath, ReplayPath):
 class FeedingSegmentWriter(SegmentWriter):
     """Writer of segments that feeds full slots to the redistributor, and redistributes their rewards.
 
-    In a serial run full slots are kept until the redistributor has published anew; otherwise it is not waited for.
+    In a serial run, full slots are kept until the redistributor has published again; other runs do not wait for it.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ class FeedingSegmentWriter(SegmentWriter):
     redistribute
         Function that redistributes the rewards in full slots.
     gives_turn
-        Whether full slots are kept until the redistributor has published anew.
+        Whether full slots are kept until the redistributor has published again.
     """
 
     def __init__(
@@ -196,7 +196,7 @@ class FeedingSegmentWriter(SegmentWriter):
         self._fed_at: int | None = None  # version of the predictor when kept slots were fed; None: none are kept
 
     def open(self) -> bool:
-        """Begin new segments as in the base; False also while slots are kept, and in the call that delivers them."""
+        """Begin new segments, see the base class; False also while slots are kept, and when they are delivered."""
         if self._fed_at is None:
             return super().open()
         if self.arena.blocks[PREDICTOR].version != self._fed_at:
@@ -226,7 +226,7 @@ class OriginalRewardWriter(TransitionWriter):
 class RedistributedWriter(OriginalRewardWriter):
     """Writer of an episode's transitions when the episode is over.
 
-    Where learning waits for a first row, held steps are written with their own rewards.
+    While learning waits for a first row, held steps are written with their own rewards.
 
     Parameters
     ----------
@@ -243,7 +243,7 @@ class RedistributedWriter(OriginalRewardWriter):
         self._writer = hold(self.lane_numbers, self._step)
 
     def _admit(self, num_steps: int) -> bool:
-        """Whether the rate limiter admits steps; where learning waits for a first row, write the held steps for it."""
+        """Return whether the rate limiter admits steps; while the buffer is empty, write held steps instead, if any."""
         if self._replay.limiter.try_insert(num_steps):
             return True
         if not len(self._replay.buffer):
@@ -252,7 +252,7 @@ class RedistributedWriter(OriginalRewardWriter):
 
 
 class NumberedWriter(OriginalRewardWriter):
-    """Writer on a node of each transition with the number of its lane in the run."""
+    """Writer on a node, of each transition with the number of its lane in the run."""
 
     def __init__(self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, replay: Replay) -> None:
         super().__init__(arena, worker, lanes, first_lane, replay)
@@ -277,7 +277,7 @@ class RedistributedInbox(Inbox):
         self._hold = hold
 
     def add(self, calls: Rows) -> None:
-        """Add calls, ``[K, ...]`` by field; where learning waits for a first row, write the held steps for it."""
+        """Add calls, ``[K, ...]`` by field; if learning waits for a first row, write the held steps for it."""
         super().add(calls)
         limiter = self._replay.limiter
         if not len(self._replay.buffer) and limiter.inserts >= limiter.min_size:
@@ -296,7 +296,7 @@ class RedistributedSegmentTransport(SegmentTransport):
         return replace(self, path=SegmentPath())
 
     def on_arrival(self, arena: ExperienceArena) -> Callable[[np.ndarray], None]:
-        """Feed the redistributor, and redistribute; slots that arrive together may hold several segments of a lane."""
+        """Return the function that feeds and redistributes slots, which may hold several segments of a lane."""
         from penstock.rudder.redistribution import each_lane_once
 
         feed, writer = self.path.feed, self.path.feed.buffer.writer()
@@ -312,7 +312,7 @@ class RedistributedSegmentTransport(SegmentTransport):
 
 
 class RedistributedStepTransport(StepTransport):
-    """Transport of steps whose episodes home holds until it redistributes their rewards."""
+    """Transport of steps; home holds their episodes until it redistributes their rewards."""
 
     def to_node(self) -> Self:
         """Write steps on the node with the environment's rewards; buffer and feed stay at home."""

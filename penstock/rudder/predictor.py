@@ -1,4 +1,4 @@
-"""The network that predicts the return of an episode after each step, RUDDER's g, and its contributions.
+"""RUDDER's network g, which predicts an episode's return after each step, and the steps' contributions to it.
 
 See arXiv:1806.07857.
 """
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
     from penstock.experience.arena import ExperienceArena
 
 HIDDEN = 64  # units between the inputs and the cells
-GATE_BIAS = -2.0  # gates begin nearly closed, so that noise of a long episode does not fill the cells
+GATE_BIAS = -2.0  # gates begin nearly closed, so that noise in long episodes does not fill the cells
 TOLD = ("quality", "error", "completeness", "main_loss", "auxiliary_loss", "lessons", "dropped", "updates")
 """Running means published with the predictor's weights."""
 COUNTED = ("episodes", "_complete", "_mean_return", "_mean_square", "_squared_error")
-"""Running means published after those of `TOLD`, from which a successor of the redistributor continues."""
+"""Running means published after those of `TOLD`, from which a replacement of the redistributor continues."""
 
 
 class AddingCells(torch.autograd.Function):
     """Cells over time, ``c_t = m_t + sigmoid(W m_t + b) z_t`` with ``m_t = k_t c_t-1``, and their gradient.
 
-    A step is a few operations on small tensors. With autograd they take four times as long; on a CPU all steps are one
-    call of the native core.
+    A step is a few operations on small tensors, which autograd would make four times as slow. On a CPU, one call of the
+    native core computes all steps.
     """
 
     @staticmethod
     def forward(ctx: Any, z: Tensor, kept: Tensor, memory: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        """Return ``c``, ``[T, N, S]``, of ``z``, ``k`` ``[T, N, 1]``, the cells before ``[N, S]``, ``W`` and ``b``."""
+        """Return ``c``, ``[T, N, S]``, for ``z``, ``k`` ``[T, N, 1]``, earlier cells ``[N, S]``, ``W`` and ``b``."""
         z, kept, memory = z.contiguous(), kept.contiguous(), memory.contiguous()
         gates, carried, cells = torch.empty_like(z), torch.empty_like(z), torch.empty_like(z)
         ctx.save_for_backward(z, kept, gates, carried, weight)
@@ -74,7 +74,7 @@ class AddingCells(torch.autograd.Function):
                 lanes, size, d_z.data_ptr(), into_gates.data_ptr(),
             )  # fmt: skip
         else:
-            slopes = z * gates * (1.0 - gates)  # of c_t over its gate's input
+            slopes = z * gates * (1.0 - gates)  # derivative of c_t by its gate's input
             grad = torch.zeros_like(grad_cells[0])
             for t in range(len(z) - 1, -1, -1):
                 grad = grad + grad_cells[t]
@@ -94,28 +94,28 @@ class ReturnPredictor(nn.Module):
         g_t = W_g c_t + b_g                            in units of returns' deviation, from their mean
 
     ``x_t`` is the change of the observation, and the action. The first change of an episode is its first observation.
-    From observations themselves a network could predict late, by the last one, which often shows the result of early
-    decisions. The loss at every step discourages that; with `sees_observations` they are inputs, too, by which lasting
-    causes are learned much sooner. Rewards and a count of steps are never inputs.
+    From observations themselves a network could predict late: the last one often shows the result of early decisions.
+    The loss at every step discourages that. With `sees_observations`, observations are inputs, too, and lasting causes
+    are learned much sooner. Rewards and a count of steps are never inputs.
 
-    The hidden layer lets a step's contribution depend on the pair of observation and action. Without it the cells
-    combine them over later steps, which then get the credit.
+    The hidden layer lets a step's contribution depend on the pair of observation and action. Without it, the cells
+    would combine the two over later steps, which would then get the credit.
 
     Parameters
     ----------
     observation : ObservationSpec
-        Observations; of a stack of frames the network takes the newest (`ObservationSpec.newest_of`).
+        Observations; for a stack of frames, the network takes the newest frame (`ObservationSpec.newest_of`).
     action : ActionSpec
         Actions.
     config : NetworkConfig
-        Config of the policy's network. Changes of images go through an encoder of the same family, or of the user;
-        other changes are inputs as they are. Floats are always normalised, so that no rare value is large.
+        Config of the policy's network. Changes of images go through the same kind of encoder, or the user's; other
+        changes are inputs as they are. Floats are always normalised, so that rare values are not large.
     size : int
         Number of cells, S.
     num_told : int
         Length of `told`.
     sees_observations : bool
-        Whether observations that are not encoded are inputs beside their changes.
+        Whether observations that are not encoded are inputs in addition to their changes.
 
     Attributes
     ----------
@@ -163,7 +163,7 @@ class ReturnPredictor(nn.Module):
         before : Tensor
             Observations before the first row, ``[N, *shape]``.
         first : Tensor
-            Whether a row begins an episode, bool ``[T, N]``: its change is the whole observation.
+            Whether a row begins an episode, bool ``[T, N]``; its change is then the whole observation.
         action : Tensor
             Actions, ``[T, N, ...]``.
         """
@@ -196,7 +196,7 @@ class ReturnPredictor(nn.Module):
         inputs : Tensor
             Result of `inputs`, float32 ``[T, N, F]``.
         first, valid : Tensor
-            Whether a row begins an episode, and whether it is a step, bool ``[T, N]``; other rows change nothing.
+            Whether a row begins an episode, and whether it is a step, bool ``[T, N]``; only steps change anything.
         memory : Tensor
             Cells before the rows, float32 ``[N, S]``.
 
@@ -219,7 +219,7 @@ class ReturnPredictor(nn.Module):
 
     @torch.no_grad()
     def take_returns(self, returns: Tensor) -> None:
-        """Add returns ``[N]`` to their moments without a change of predictions (PopArt, arXiv:1602.07714)."""
+        """Add returns ``[N]`` to the moments, and keep predictions unchanged (PopArt, arXiv:1602.07714)."""
         mean, std = self.returns.mean.clone(), self.returns.std.clone()
         self.returns.update(returns)
         self.output.weight.mul_(std / self.returns.std)
@@ -227,7 +227,7 @@ class ReturnPredictor(nn.Module):
 
 
 def build_predictor(algorithm: Algorithm) -> ReturnPredictor:
-    """Make the predictor for an algorithm's observations and actions, equal in every process."""
+    """Make the predictor for an algorithm's observations and actions, the same in every process."""
     config = algorithm.config
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
@@ -256,7 +256,7 @@ class PublishedPredictor:
         self._weights = SharedWeights(self.network, arena.blocks[PREDICTOR])
 
     def refresh(self) -> float:
-        """Load the newest weights; return the quality of predictions, 0.0: they are not used."""
+        """Load the newest weights; return the quality of predictions, which are not used if it is 0."""
         self._weights.refresh()
         return float(self.network.told[TOLD.index("quality")])
 
@@ -271,7 +271,7 @@ def contributions(
     predictor: ReturnPredictor, inputs: Tensor, first: Tensor, valid: Tensor, memory: Tensor, before: Tensor,
     num_points: int = 0,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """Return the contribution of each step of a chunk to the prediction at the end of the chunk or of its episode.
+    """Return each step's contribution to the prediction at the end of the chunk or, if earlier, of its episode.
 
     Parameters
     ----------
@@ -280,8 +280,8 @@ def contributions(
     before
         Predictions before the chunk, as returns: float32 ``[N]``.
     num_points
-        Points of integrated gradients within the chunk, whose error is spread evenly, so that the sum is the change of
-        the prediction; 0: differences of predictions.
+        Points of integrated gradients within the chunk; their error is spread evenly, so that contributions add up to
+        the change of the prediction. 0: differences of predictions.
 
     Returns
     -------
@@ -294,7 +294,7 @@ def contributions(
     """
     output, after = predictor.unroll(inputs, first, valid, memory)
     prediction = predictor.as_return(output)
-    # Before its first step the prediction of an episode is 0; a row that is no step changes nothing.
+    # Before its first step, the prediction of an episode is 0; a row without a step changes nothing.
     found = torch.where(valid, differences(prediction, before, first), 0.0)
     if num_points:
         explained = integrated(predictor, inputs, first, valid, memory, num_points)

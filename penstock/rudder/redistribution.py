@@ -1,4 +1,4 @@
-"""Redistribution of rewards, in full slots and of whole episodes, and the learners that report it. Loads torch."""
+"""Redistribution of rewards, in full slots and in whole episodes, and the learners that report it. Loads torch."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ READ = ("action", "reward", "first", "terminated", "truncated", "valid")
 class SegmentRedistribution:
     """Redistribution of the rewards of some lanes' segments, which may hold any parts of episodes.
 
-    The contribution of a step depends on earlier steps alone, so that no segment waits for the end of an episode. The
-    state of a lane is the predictor's memory, the last prediction and observation, and the sums of the running episode.
-    Segments of a lane are numbered. From a missing one on, such as one restarted by a fence, an episode keeps its
+    The contribution of a step depends only on earlier steps, so no segment waits for the end of an episode. The state
+    of a lane is the predictor's memory, the last prediction and observation, and the sums of the running episode.
+    Segments of a lane are numbered. After a missing one, such as a segment restarted by a fence, an episode keeps its
     original rewards.
 
-    Rewards are scaled, clipped and redistributed in their slots. Where values learn from original rewards,
-    redistributed ones are written beside them (`COLUMNS`).
+    Rewards are scaled, clipped and redistributed in their slots. If values learn from original rewards, redistributed
+    ones are written to columns of their own (`COLUMNS`).
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class SegmentRedistribution:
         self._predicted = torch.zeros(len(lanes))
 
         def steps_of(column: np.ndarray) -> Tensor:
-            """View of the steps of a column, ``[num_slots, T, ...]``."""
+            """Return a view of a column's steps, ``[num_slots, T, ...]``."""
             return torch.from_numpy(column).unflatten(0, (-1, shape.rows_per_slot))[:, :-1]
 
         self._obs = steps_of(shape.observation.newest_of(arena.columns["obs"]))
@@ -69,14 +69,14 @@ class SegmentRedistribution:
 
     @torch.no_grad()
     def __call__(self, slots: np.ndarray) -> None:
-        """Redistribute the rewards in full slots (int64 ``[K]``) of different lanes by the newest predictor."""
+        """Redistribute the rewards in full slots (int64 ``[K]``) of different lanes with the newest predictor."""
         quality = self._published.refresh()
         numbers = self._arena.lane_of(slots) - self._first_lane
         self._close_after_gaps(numbers, self._arena.slot_number[slots])
         index, lanes = torch.from_numpy(slots), torch.from_numpy(numbers)
         reward = as_learned(self._of("reward", index), self._scale, self._clip)
         redistributed, qualities = reward, torch.zeros_like(reward)
-        goes_on = self._account.quality[lanes] > 0  # these alone, while the quality is 0
+        goes_on = self._account.quality[lanes] > 0  # while the quality is 0, only these are redistributed
         if quality > 0.0 or goes_on.all():
             redistributed, qualities = self._redistribute(index, lanes, reward, quality)
         elif goes_on.any():
@@ -87,20 +87,20 @@ class SegmentRedistribution:
         self._put(slots, index, reward, redistributed, qualities)
 
     def _close_after_gaps(self, lanes: np.ndarray, numbers: np.ndarray) -> None:
-        """Keep the original rewards of running episodes of which a segment is missing."""
+        """Keep the original rewards of running episodes that miss a segment."""
         has_gap = numbers != self._next_numbers[lanes]
         self._next_numbers[lanes] = numbers + 1
         if has_gap.any():
             self._account.close(torch.from_numpy(lanes[has_gap]))
 
     def _of(self, name: str, slots: Tensor) -> Tensor:
-        """A column's steps, ``[T, K, ...]``."""
+        """Return a column's steps, ``[T, K, ...]``."""
         return self._columns[name][slots].transpose(0, 1)
 
     def _redistribute(self, slots: Tensor, lanes: Tensor, reward: Tensor, quality: float) -> tuple[Tensor, Tensor]:
-        """Redistributed rewards and their quality, ``[T, K]``."""
+        """Return redistributed rewards and their quality, ``[T, K]``."""
         first, valid, terminated = (self._of(name, slots) for name in ("first", "valid", "terminated"))
-        first = first & valid  # rows without a step hold remains of their last use
+        first = first & valid  # rows without a step hold leftovers of their last use
         obs = self._obs[slots].transpose(0, 1)
         inputs = self._predictor.inputs(obs, self._before[lanes], first, self._of("action", slots))
         contribution, self._predicted[lanes], self._memory[lanes] = contributions(
@@ -114,14 +114,14 @@ class SegmentRedistribution:
             self._before[lanes] = obs[-1]
         else:
             last_step = (valid * torch.arange(1, len(valid) + 1).unsqueeze(1)).argmax(0)
-            has_steps = valid.any(0).nonzero()[:, 0]  # a lane that only waited for its turn has none
+            has_steps = valid.any(0).nonzero()[:, 0]  # a lane whose agent had no turn has none
             self._before[lanes[has_steps]] = obs[last_step[has_steps], has_steps]
         return redistributed, of_step
 
     def _put(
         self, numbers: np.ndarray, slots: Tensor, reward: Tensor, redistributed: Tensor, qualities: Tensor
     ) -> None:
-        """Write rewards and qualities, ``[T, K]``, into the slots."""
+        """Write rewards and qualities, ``[T, K]``, to the slots."""
         counts = (qualities > 0).sum(0)
         self._arena.slot_altered[numbers] = counts.numpy()
         if self._beside:
@@ -135,7 +135,7 @@ class SegmentRedistribution:
 
 
 def each_lane_once(lanes: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the fewest groups of segments (indices, int64) in which no lane occurs twice, in the order of each lane."""
+    """Yield groups of segments (indices, int64), as few as possible without a lane twice in one, in lane order."""
     turns: list[list[int]] = []
     seen: Counter[int] = Counter()
     for number, lane in enumerate(lanes.tolist()):
@@ -161,13 +161,13 @@ class RedistributedLearner(SegmentLearner):
         return super()._read(slots, late)
 
     def experience(self) -> dict[str, float]:
-        """As in the base, with metrics of the predictor."""
+        """As in the base class, with metrics of the predictor."""
         self._predictor.refresh()
         return super().experience() | self._predictor.metrics(self._redistributed / max(1, len(self._lag)))
 
 
 class MixedAdvantages:
-    """Change of targets: advantages mixed with redistributed rewards, where values are learned from original ones.
+    """Change of targets: advantages mixed with redistributed rewards, while values are learned from original ones.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ class MixedAdvantages:
         self._share = config.redistribution_share
 
     def __call__(self, batch: Batch, targets: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return targets with mixed advantages, where the batch has redistributed rewards."""
+        """Return targets with mixed advantages, if the batch has redistributed rewards."""
         if not batch.altered:
             return targets
         advantage = normalize_advantage(targets["advantage"], batch.learn)
@@ -188,7 +188,7 @@ class MixedAdvantages:
 
 
 class EpisodeRedistribution:
-    """Redistribution of the rewards of whole episodes by the newest predictor."""
+    """Redistribution of the rewards of whole episodes with the newest predictor."""
 
     def __init__(self, algorithm: Algorithm, arena: ExperienceArena) -> None:
         config: Any = algorithm.config
@@ -201,7 +201,7 @@ class EpisodeRedistribution:
     def __call__(
         self, obs: np.ndarray, action: np.ndarray, reward: np.ndarray, is_terminated: bool
     ) -> np.ndarray | None:
-        """Return redistributed rewards of an episode, float32 ``[T]``; None while the quality is 0.
+        """Return the redistributed rewards of an episode, float32 ``[T]``; None while the quality is 0.
 
         Parameters
         ----------
@@ -227,16 +227,16 @@ class EpisodeRedistribution:
 
 
 class RedistributedReader(TransitionReader):
-    """Reader of batches in which original rewards have weight 0 once predictions are used.
+    """Reader of batches that gives original rewards weight 0 once predictions are used.
 
-    Otherwise the delay would remain in the buffer until these rewards are overwritten.
+    Otherwise delayed rewards would be learned from until they are overwritten.
 
     Attributes
     ----------
     is_trusted
         Whether predictions are used.
     share
-        Share of the last batch's transitions with redistributed rewards, 0-dimensional.
+        Share of transitions with redistributed rewards in the last batch, 0-dimensional.
     """
 
     fields: ClassVar[tuple[str, ...]] = (*TransitionReader.fields, "kind")
@@ -262,11 +262,11 @@ class RedistributedReplayLearner(ReplayLearner):
         self._predictor = PublishedPredictor(self._algorithm, self._arena)
 
     def poll(self) -> bool:
-        """Make one update, with weights by the present quality of predictions."""
+        """Make one update, with weights that depend on the current quality of predictions."""
         self._reader.is_trusted = self._predictor.refresh() > 0.0
         return super().poll()
 
     def experience(self) -> dict[str, float]:
-        """As in the base, with metrics of the predictor."""
+        """As in the base class, with metrics of the predictor."""
         share = self._reader.share
         return super().experience() | self._predictor.metrics(0.0 if share is None else share.item())

@@ -34,18 +34,18 @@ from penstock.runs.checkpoint import (
 )
 from penstock.runs.store import CheckpointStore
 
-MOST_DUE = 100  # updates: a redistributor that falls behind skips older ones
-UPDATES_AT_ONCE = 8  # before the feed is read: several episodes side by side cost little more than one
-CHART_INTERVAL = 10.0  # seconds between two episodes that are shown
-EQUAL_EPISODES = 100  # episodes of equal returns before a warning
-CUT_EPISODES, CUT_SHARE = 100, 0.2  # last episodes, and the share of truncated ones before a warning
+MOST_DUE = 100  # updates due; a redistributor that falls behind skips older ones
+UPDATES_AT_ONCE = 8  # before the feed is read again: several episodes side by side cost little more than one
+CHART_INTERVAL = 10.0  # seconds between episodes that are shown
+EQUAL_EPISODES = 100  # episodes with equal returns before a warning
+CUT_EPISODES, CUT_SHARE = 100, 0.2  # number of last episodes, and share of truncated ones before a warning
 
 
 class Cuts:
     """Detection of episodes that are truncated before their reward.
 
-    The sign is a large share of truncated episodes with a mean return no more than that of terminated ones. Episodes
-    with larger returns are truncated because they went well, as in CartPole.
+    The sign is a large share of truncated episodes with a mean return no higher than that of terminated ones. Truncated
+    episodes with higher returns went well, as in CartPole.
     """
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class Cuts:
 
     @property
     def share(self) -> float:
-        """Share of truncated episodes among the last."""
+        """Share of truncated episodes among the last ones."""
         return sum(is_truncated for is_truncated, _ in self._last) / max(1, len(self._last))
 
     @property
@@ -78,8 +78,8 @@ class Cuts:
 class Redistributor:
     """Joins segments to episodes, learns from those with the largest losses, and publishes the predictor of returns.
 
-    The learner never waits for it. A successor begins with the predictor published last, and with the lessons and the
-    optimiser saved last.
+    The learner never waits for it. A replacement begins with the last published predictor, and with the last saved
+    lessons and optimiser.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class Redistributor:
     report
         Called with notes, and with `ContentsSaved`.
     saved_at
-        Directory of the save; None: nothing is saved.
+        Directory of the saved state; None: nothing is saved.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class Redistributor:
         self._publish()
 
     def poll(self) -> bool:
-        """Read the feed, and make a few of the updates that are due (in a serial run all); False if neither."""
+        """Read the feed, and make some of the due updates (in a serial run all); return False if there were none."""
         self._clock.switch("gather")
         has_read = self._read()
         due = self._due_steps // self._config.redistributor_interval if self._rudder.can_learn else 0
@@ -162,7 +162,7 @@ class Redistributor:
         """No-op: nothing is held open."""
 
     def _read(self) -> bool:
-        """Read new segments, and add the episodes that end in them; False if there were none."""
+        """Read new segments, and add the episodes that end in them; return whether there were any."""
         episodes: list[Episode] = []
         has_read = False
         for lane, number, segment in self._feed.take():
@@ -193,13 +193,13 @@ class Redistributor:
         self._version += 1
 
     def _warn(self) -> None:
-        """Warn, once of each, of causes that keep rewards from being redistributed well."""
+        """Warn once about each cause that keeps rewards from being redistributed well."""
         rudder, config = self._rudder, self._config
         num_lessons, batch_size = len(rudder.lessons), config.redistributor_batch_size
         if self._assembly.too_long:
             self._warn_once(
                 "too long",
-                "rewards='rudder' learns from whole episodes, and one has gone on for more than "
+                "rewards='rudder' learns from whole episodes, and one has taken more than "
                 f"redistributor_max_steps={config.redistributor_max_steps:,} steps: such episodes are left out. If "
                 "none ends sooner, rewards stay the environment's",
             )
@@ -213,30 +213,30 @@ class Redistributor:
             self._warn_once(
                 "cuts",
                 f"{self._cuts.share:.0%} of the last {CUT_EPISODES} episodes were truncated, and rewards='rudder' "
-                "redistributes what they had received by then: a reward that would have come later counts nothing. "
+                "redistributes what they had received by then: a reward that would have come later does not count. "
                 "Give episodes time until their reward comes, or use redistribution_value='original' (of PPO, APPO, "
-                "A2C and IMPALA), which counts what was expected behind the cut",
+                "A2C and IMPALA), which counts the value expected after the truncation",
             )
         if num_lessons < batch_size and rudder.lessons.is_full:
             self._warn_once(
                 "few lessons",
                 f"rewards='rudder' keeps only {num_lessons} of the redistributor_batch_size={batch_size} episodes that "
                 f"an update is made from: {LESSONS_NBYTES >> 20} MiB have no room for one more like the longest of "
-                "them. It draws some of them several times, and learns from fewer different ones",
+                "them. Updates therefore draw some episodes several times",
             )
         if self._longest > config.redistributor_chunk:
             self._warn_once(
                 "chunks",
                 f"rewards='rudder' learns from an episode of {self._longest:,} steps in chunks of "
-                f"redistributor_chunk={config.redistributor_chunk:,} steps that overlap by half: gradients go back "
-                "over a chunk at most. If rewards come later than that, raise redistributor_chunk, which takes memory",
+                f"redistributor_chunk={config.redistributor_chunk:,} steps that overlap by half: gradients go back at "
+                "most one chunk. If rewards come later than that, raise redistributor_chunk, which takes memory",
             )
         if self._skipped > MOST_DUE + self._made:
             self._warn_once(
                 "load",
-                "the redistributor falls behind: of an update for each redistributor_interval="
-                f"{config.redistributor_interval} steps it has made less than half. The learner does not wait for it, "
-                "and predictions improve more slowly: raise the interval, or leave it a core by fewer num_workers",
+                "the redistributor falls behind: it has made less than half of its updates, one for each "
+                f"redistributor_interval={config.redistributor_interval} steps. The learner does not wait for it, but "
+                "predictions improve more slowly: raise the interval, or leave it a core with fewer num_workers",
             )
 
     def _warn_once(self, cause: str, text: str) -> None:
@@ -245,12 +245,12 @@ class Redistributor:
             self._report(Note(text))
 
     def _load(self, saved_at: Path) -> None:
-        """Restore the save; one that is damaged, or of another architecture, is ignored with a note.
+        """Restore the saved state; if it is damaged, or of another architecture, ignore it with a note.
 
         Raises
         ------
         NewerCheckpointError, UnreadableCheckpointError
-            The save cannot be used now, and the next one would replace it.
+            The state cannot be used now, and the next save would replace it.
         """
         try:
             saved = load_checkpoint(saved_at)
@@ -258,7 +258,7 @@ class Redistributor:
         except (NewerCheckpointError, UnreadableCheckpointError):
             raise
         except CheckpointError as error:
-            self._report(Note(f"the redistributor begins anew: {error}"))
+            self._report(Note(f"the redistributor starts from scratch: {error}"))
             return
         self._predictor.load_state_dict(saved.weights)
         assert saved.state is not None
@@ -268,7 +268,7 @@ class Redistributor:
 
 @torch.no_grad()
 def columns_of(predictor: ReturnPredictor, episode: Episode, config: Any) -> dict[str, np.ndarray]:
-    """Return given and redistributed rewards of the steps of an episode, and its returns so far, float32 ``[T]``."""
+    """Return an episode's original and redistributed rewards, and predicted and received returns, float32 ``[T]``."""
     batch = LessonBatch([episode])
     found = contributions_in(predictor, batch, config.points_of_attribution, config.redistributor_chunk)
     redistributed = found if episode.is_truncated else return_equivalent(found, batch.returns)
@@ -294,7 +294,7 @@ class _Open:
 class Assembly:
     """Joins the numbered segments of every lane to whole episodes.
 
-    An episode of which a segment is missing, or with more than `max_steps` steps, is dropped.
+    An episode with a missing segment, or with more than `max_steps` steps, is dropped.
 
     Parameters
     ----------
@@ -358,7 +358,7 @@ class Assembly:
 
 
 def _pieces(begins: np.ndarray, length: int) -> tuple[Sequence[int], Sequence[int]]:
-    """Bounds of the episodes within a segment, given the rows at which some begin."""
+    """Return the bounds of the episodes within a segment, given the rows at which some begin."""
     cuts = sorted({0, *begins.tolist()})
     return cuts, [*cuts[1:], length]
 
@@ -376,7 +376,7 @@ class RedistributorRole(LeavesNothing):
 
     @property
     def name(self) -> str:
-        """ "redistributor", and of further policies "redistributor-<number>"."""
+        """Name: "redistributor", or "redistributor-<number>" for further policies."""
         return name_of(ROLE, self.policy)
 
     def build(self, arena: ExperienceArena, report: Tell) -> Role:

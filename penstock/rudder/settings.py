@@ -1,6 +1,6 @@
-"""The settings of redistributed rewards, and the hooks by which the rest of Penstock uses the room.
+"""The settings of redistributed rewards, and the hooks by which the rest of Penstock uses this package.
 
-The module is a part of `penstock.config`. It imports no other module of the room: `Rudder` names their places.
+The module is a part of `penstock.config`. It imports no other module of the package: `Rudder` names their places.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from penstock.config.checking import ConfigError, require
 from penstock.config.segment import FreshConfig
 
 RECEIVERS = "ppo, appo, a2c, impala or pqn"
-"""The algorithms over segments that take redistributed rewards."""
+"""The algorithms over segments that can use redistributed rewards."""
 PATHS = {"segments": "redistributed", "replay": "redistributed_replay"}
-"""Names of the data paths that take the place of usual ones."""
+"""Names of the data paths that redistribute, by the usual ones that they replace."""
 ROLE = "redistributor"
 """Kind of the role, and its directory within a run."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DelayedRewardConfig(Config):
-    """Settings of algorithms that learn from the environment's rewards, or from those of RUDDER (arXiv:1806.07857)."""
+    """Settings of algorithms that learn from rewards as they are, or redistributed by RUDDER (arXiv:1806.07857)."""
 
     fixed: ClassVar[Mapping[str, str]] = {
-        "rewards": "what is learned from would mean something else",
+        "rewards": "values and stored rewards would change their meaning",
         "redistributor_size": "the redistributor's weights are of this network",
-        "redistribution_attribution": "the redistributor's network sees other things with each",
+        "redistribution_attribution": "the redistributor's network has different inputs with each",
     }
 
     rewards: Literal["environment", "rudder"] = "environment"
     """"environment": learn from the environment's rewards; "rudder": redistribute delayed rewards to the steps that
-    earned them, by a network trained beside the policy. Reported returns stay unchanged."""
+    earned them, with a network trained alongside the policy. Reported returns stay unchanged."""
     redistribution_attribution: Literal["difference", "integrated_gradients"] = "difference"
-    """Credit of a step: its difference to the prediction, or integrated gradients."""
+    """Credit of a step: the change that it makes to the predicted return, or integrated gradients."""
     redistribution_points: int = 20
     """Points on the path of integrated gradients."""
     redistribution_max_error: float = 0.2
@@ -44,17 +44,17 @@ class DelayedRewardConfig(Config):
     redistributor_size: int = 32
     """Memory cells of the network that predicts returns."""
     redistributor_learning_rate: float = 5e-3
-    """Step size of this network's optimiser."""
+    """Step size of the return-predicting network's optimiser."""
     redistributor_interval: int = 25
-    """Steps of the run per update of this network."""
+    """Steps of the run per update of the return-predicting network."""
     redistributor_batch_size: int = 8
-    """Episodes per update of this network."""
+    """Episodes per update of the return-predicting network."""
     redistributor_lessons: int = 512
-    """Capacity of this network's episode buffer; the episodes with the largest prediction errors are kept."""
+    """Capacity of the network's episode buffer, which keeps the episodes with the largest prediction errors."""
     redistributor_chunk: int = 500
     """Steps of truncated backpropagation; longer episodes are cut into chunks that overlap by half."""
     redistributor_max_steps: int = 10_000
-    """Length of the longest episode that this network learns from."""
+    """Length of the longest episode that the return-predicting network learns from."""
 
     def validate(self) -> None:
         super().validate()
@@ -85,7 +85,7 @@ class DelayedRewardConfig(Config):
         return self.redistribution_points if self.redistribution_attribution == "integrated_gradients" else 0
 
     def final_rewards(self) -> str | None:
-        """Return what makes rewards final when a step is taken, as the end of a message; None: nothing does."""
+        """Return, as the end of a message, what makes rewards final when a step is taken; None if nothing does."""
         return None
 
     def data_path_for(self, usual: str | type, algorithm: str) -> str | type:
@@ -102,7 +102,7 @@ class DelayedRewardConfig(Config):
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentDelayedRewardConfig(DelayedRewardConfig, FreshConfig):
-    """`DelayedRewardConfig` over fresh segments: values may be learned from other rewards than the policy."""
+    """`DelayedRewardConfig` for fresh segments: values may be learned from other rewards than the policy."""
 
     redistribution_value: Literal["redistributed", "original"] = "redistributed"
     """Rewards that values are learned from: "redistributed", as for the policy; "original", with redistributed rewards
@@ -122,12 +122,12 @@ class SegmentDelayedRewardConfig(DelayedRewardConfig, FreshConfig):
             return super().final_rewards()
         kinds = ", ".join(source.kind for source in self.replayed_sources)
         return (
-            "replayed segments: the rewards of fresh ones are redistributed, in the order in which each lane wrote "
-            f"them, and this replays segments ({kinds}): use rewards='environment', or {RECEIVERS} without replay"
+            "replayed segments: only fresh ones can be redistributed, in the order in which each lane wrote them, but "
+            f"this replays segments ({kinds}): use rewards='environment', or {RECEIVERS} without replay"
         )
 
     def require_changed_values(self, reason: str) -> None:
-        """Raise `ConfigError` if values would be learned from original rewards, of an algorithm without advantages."""
+        """Raise `ConfigError` if values would be learned from original rewards, for algorithms without advantages."""
         found = self.redistribution_value
         require(found == "redistributed", "redistribution_value", found, f'"redistributed": {reason}')
 
@@ -138,12 +138,12 @@ class SegmentDelayedRewardConfig(DelayedRewardConfig, FreshConfig):
 
     @property
     def further_records(self) -> tuple[str, ...]:
-        """Values, which stand for what a truncated episode would still have earned."""
+        """Recorded values: they stand for what a truncated episode would still have earned."""
         return ("value",) if self.mixes_advantages else ()
 
     @property
     def target_changes(self) -> tuple[str, ...]:
-        """The mixture of advantages."""
+        """Mixture of advantages."""
         return ("penstock.rudder.redistribution:MixedAdvantages",) if self.mixes_advantages else ()
 
 
@@ -172,7 +172,7 @@ class Rudder:
     explain = "penstock.rudder.explanation:explain_run"
 
     def hint(self, setting: str, known: Collection[str]) -> str | None:
-        """Return which algorithms have the settings, where this one has none of them."""
+        """Return which algorithms have these settings, if this one does not."""
         if setting != "rewards" and not setting.startswith("redistribut"):
             return None
         if "rewards" in known:
@@ -180,7 +180,7 @@ class Rudder:
         return (
             "rewards are redistributed by algorithms that learn from every fresh segment once, in the order in which "
             "each lane wrote it: ppo, appo, a2c, impala and pqn; and by those that replay single transitions: dqn, "
-            "rainbow, btr, ddpg, td3, sac, tqc and crossq. This one uses batches again, or learns in its workers"
+            "rainbow, btr, ddpg, td3, sac, tqc and crossq. This one reuses batches, or learns in its workers"
         )
 
     def rows(self, metrics: Mapping[str, float], shown: Callable[[float], str]) -> list[tuple[str, str]]:

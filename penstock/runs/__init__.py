@@ -1,7 +1,7 @@
 """Files and views of runs: run directory, checkpoints, metrics, terminal view.
 
-Names are imported on first use, and nothing here imports torch at module level: reading a run or showing one costs no
-second of start-up.
+Names are imported on first use, and nothing here imports torch at module level, so that reading or showing a run starts
+at once.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _MODULES = {
     "RunDirectoryError": "vacancy",
     "Status": "status",
     "resolve_checkpoint": "lookup",
-}  # of all other names: checkpoint
+}  # all other names are in checkpoint
 
 
 def __getattr__(name: str) -> Any:

@@ -37,7 +37,7 @@ FORMAT_VERSION = 1
 
 WEIGHTS, STATE, META = "weights.safetensors", "state.pt", "meta.json"
 APART = {"population": "population.json", "statistics": "statistics.json"}
-"""Files of metadata that may be large, by their keys in the metadata."""
+"""Separate files for metadata that may be large, by metadata key."""
 FILES = {WEIGHTS, STATE, *APART.values(), META}
 _MOST_META_NBYTES = 1 << 26
 
@@ -81,7 +81,7 @@ class _Meta(_Described, total=False):
 
 
 class CheckpointError(Exception):
-    """A checkpoint cannot be loaded or replaced: not a checkpoint, refused, of another architecture, or a subclass."""
+    """A checkpoint cannot be loaded or replaced: it is not one, is refused, or has another architecture."""
 
 
 class MissingCheckpointError(CheckpointError):
@@ -92,8 +92,12 @@ class DamagedCheckpointError(CheckpointError):
     """A file of the checkpoint is missing, shortened or altered. The message names it."""
 
 
+class ForeignCheckpointError(DamagedCheckpointError):
+    """The description is a file of another program."""
+
+
 class NewerCheckpointError(CheckpointError):
-    """The checkpoint is complete, and of a format that this Penstock does not read."""
+    """The checkpoint is complete, but its format is newer than this Penstock reads."""
 
 
 class UnreadableCheckpointError(CheckpointError):
@@ -140,7 +144,7 @@ def save_checkpoint(
     OSError
         The disk is full or cannot be written. Earlier contents of `path` are intact, and nothing is left beside them.
     CheckpointError
-        `path` holds something that is not a checkpoint, which is left alone.
+        `path` holds something other than a checkpoint, which is left alone.
     ValueError, TypeError
         `path` has a null character, or a value of `state` could not be loaded without executing code.
     """
@@ -206,7 +210,7 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     try:
         weights = safetensors.torch.load(files[WEIGHTS])
     except (safetensors.SafetensorError, ValueError, KeyError) as error:
-        raise CheckpointError(f"{path / WEIGHTS} is refused: it is no file of safetensors ({error})") from None
+        raise CheckpointError(f"{path / WEIGHTS} is refused: it is not a safetensors file ({error})") from None
     state = None
     if STATE in files:
         try:
@@ -216,13 +220,13 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
                 f"{path / STATE} is refused: it holds something other than tensors and plain values, which could "
                 "execute code when loaded. Use a checkpoint that Penstock wrote"
             ) from error
-        except Exception as error:  # of any type, for a malformed archive
+        except Exception as error:  # a malformed archive may raise any type
             raise CheckpointError(f"{path / STATE} is refused: it cannot be read ({error})") from error
     return Checkpoint(path, meta, weights, state)
 
 
 def verify_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the description of the checkpoint at `path` after checking every file; raises as `load_checkpoint`."""
+    """Return the description of the checkpoint at `path` after checking every file; errors as in `load_checkpoint`."""
     return _read(Path(path))[0]
 
 
@@ -264,7 +268,7 @@ def _differences(weights: Mapping[str, Tensor], module_state: Mapping[str, Tenso
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Read and check all files; begin again if another process replaced the checkpoint meanwhile."""
+    """Read and check all files; start over if another process replaces the checkpoint meanwhile."""
     try:
         while True:
             with _held(path) as before:
@@ -281,14 +285,14 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
 def unreadable(path: Path, error: OSError) -> UnreadableCheckpointError:
     """Return the error of a checkpoint, or directory of checkpoints, that the operating system refuses to read."""
     return UnreadableCheckpointError(
-        f"{path} cannot be read: {error.strerror or error} ({error.filename or path}). That does not say that it is "
-        "damaged: see to its permissions or its disk, then give the same command again"
+        f"{path} cannot be read: {error.strerror or error} ({error.filename or path}). That does not mean that it is "
+        "damaged: check its permissions and its disk, then give the same command again"
     )
 
 
 @contextmanager
 def _held(path: Path) -> Iterator[tuple[Path, tuple[int, int] | None]]:
-    """Yield the present path of a checkpoint, and device and inode of its directory.
+    """Yield the current path of a checkpoint, and the device and inode of its directory.
 
     The directory is kept open, so that its inode number is not reused when it is removed.
     """
@@ -310,8 +314,8 @@ def _read_once(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
     if not path.exists():
         raise MissingCheckpointError(f"{path} does not exist: give the directory of a checkpoint or of a run")
     if not path.is_dir() or not (path / META).is_file():
-        if path.is_dir() and (path / WEIGHTS).is_file():
-            raise DamagedCheckpointError(f"the checkpoint {path} is damaged: {META} is missing")
+        if any((path / name).exists() for name in (META, WEIGHTS, STATE)):
+            raise DamagedCheckpointError(f"the checkpoint {path} is damaged: {META} is missing, or no file")
         found = ", ".join(sorted(p.name for p in path.iterdir())[:8]) or "nothing" if path.is_dir() else "a file"
         raise CheckpointError(
             f"{path} is not a checkpoint: found {found}; a checkpoint is a directory with {META} and {WEIGHTS}"
@@ -349,7 +353,8 @@ def _read_meta(path: Path) -> dict[str, Any]:
     except DocumentError as error:
         raise DamagedCheckpointError(f"the checkpoint {path} is damaged: {META} cannot be read ({error})") from error
     if not isinstance(meta, dict) or (meta.get("format") != FORMAT and "sha256" not in meta):
-        raise CheckpointError(f'{path} is not a checkpoint of Penstock: its {META} does not say "format": "{FORMAT}"')
+        problem = f'its {META} does not say "format": "{FORMAT}"'
+        raise ForeignCheckpointError(f"{path} is not a checkpoint of Penstock: {problem}")
     if meta.pop("sha256", None) != _digest(meta):  # before the rest: format or version may be altered
         raise DamagedCheckpointError(f"the checkpoint {path} is damaged: the content of {META} was altered")
     version = meta.get("format_version")
@@ -382,28 +387,28 @@ def description_of(path: Path) -> dict[str, Any] | None:
 
 
 def _require_replaceable(path: Path) -> None:
-    """Raise `CheckpointError` unless `path` is vacant or holds a checkpoint and nothing else: user files stay."""
+    """Raise `CheckpointError` unless `path` is vacant or holds only a checkpoint, so that no user file is lost."""
     found = sorted(p.name for p in path.iterdir()) if path.is_dir() else [path.name] * path.exists()
     ours = not found or holds_only_a_checkpoint(path)
     if found and ours:
         try:
             _read_meta(path)
+        except ForeignCheckpointError:
+            ours = False
         except DamagedCheckpointError:
             ours = any(word in (path / META).read_bytes() for word in (FORMAT.encode(), b'"sha256"'))
         except NewerCheckpointError as error:
             raise NewerCheckpointError(f"{path} is not replaced: {error}") from None
-        except CheckpointError:
-            ours = False
     if not ours:
         raise CheckpointError(
-            f"{path} is not replaced: it is no checkpoint, or holds more than one ({', '.join(found[:5])}"
+            f"{path} is not replaced: it is not a checkpoint, or holds other files too ({', '.join(found[:5])}"
             f"{', ...' if len(found) > 5 else ''}). Give another path, or remove it yourself"
         )
     if not (previous := _names_in(previous_of(path))) <= FILES:
         others = ", ".join(sorted(previous - FILES)[:5])
         raise CheckpointError(
-            f"{path} is not replaced: {previous_of(path)}, where the old checkpoint would wait meanwhile, holds "
-            f"{others}. Give another path, or remove it yourself"
+            f"{path} is not replaced: {previous_of(path)}, where the old checkpoint would be kept meanwhile, holds "
+            f"{others}. Give another path, or remove that directory yourself"
         )
 
 

@@ -1,7 +1,7 @@
 """Descriptions of the numbers that runs show: columns of tables of runs, and charts of logged metrics.
 
-Terminal, dashboard, reports and ``penstock runs`` read names, units and kinds of charts here, so that one line here
-shows a new number everywhere. A metric without a description has a chart of its own under "Other".
+The terminal, the dashboard, reports and ``penstock runs`` read names, units and kinds of charts from here, so that one
+line makes a new number appear in all of them. A metric without a description has a chart of its own under "Other".
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ POLICY = "policy/"
 AXES = {
     "steps": "steps", "seconds": "seconds trained", "updates": "updates", "frames": "frames", "time": "time of day"
 }  # fmt: skip
-"""Metrics that charts are drawn over, with their titles."""
+"""Metrics for the horizontal axes of charts, with their titles."""
 NO_FRAMES = "an environment that declares no frame skip has no frames"
-"""Reason why runs have nothing over "frames"."""
+"""Message for a run that has no values over "frames"."""
 _UNDRAWN = frozenset((
     *AXES, "resumed", "env_steps", "real_work", "evaluation/std_return", "evaluation/finished", "evaluation/unfinished",
 ))  # fmt: skip
@@ -48,7 +48,7 @@ class Column:
     least_width
         Width of the page in pixels from which the column is shown; None: never.
     is_printed
-        Whether ``penstock runs`` shows the column without being told.
+        Whether ``penstock runs`` shows the column by default.
     """
 
     name: str
@@ -91,15 +91,17 @@ class Series:
     section
         Heading of the charts.
     title
-        Title of the chart, which all metrics of that title share. "{0}" is the first part that ``*`` stands for.
+        Title of the chart, shared by all metrics with that title. "{0}" is the part that the first ``*`` matches.
     label
         Name of the line within the chart; empty: the chart has one line, named by its title.
     unit
         Unit of the values; "share" is from 0 to 1.
     kind
         "line"; "dots": a line with marked points, for few values; "area": stacked areas, for shares of one whole;
-        "band": nested bands between `QUANTILES`, or the "low" and "high" end of an interval, which ``*`` at the end
-        stands for, with a line of the median, or of the metric that the interval is of.
+        "band": nested bands between `QUANTILES`, or between the "low" and "high" ends of an interval, as matched by a
+        final ``*``, with a line for the median or for the metric that the interval belongs to.
+    short
+        Label in a terminal; empty: the metric's name.
     """
 
     pattern: str
@@ -179,7 +181,7 @@ METRICS = (
     Series("skipped_updates", "Speed", "Restarts and skipped updates", "skipped updates"),
     Series("metrics/*", _OWN, short="{0}"),
 )
-"""Metrics of ``metrics.jsonl``; the first description that fits counts."""
+"""Metrics of ``metrics.jsonl``; the first description that matches is used."""
 
 HARDWARE = (
     Series("cpu/run", "Hardware", "Cores used by roles", "all", "cores"),
@@ -211,8 +213,7 @@ def charts_of(
 ) -> list[dict[str, Any]]:
     """Return the charts of a run's metrics, in the order of the descriptions.
 
-    Policies are lines beside each other in one chart, without the mean over them; stacked areas are a chart for each
-    policy.
+    Metrics of several policies have a line per policy and none for the run; stacked areas have a chart per policy.
 
     Parameters
     ----------
@@ -221,17 +222,16 @@ def charts_of(
     policies
         Names of the policies of a run with several, in order.
     known
-        Descriptions.
+        Descriptions to use.
 
     Returns
     -------
     list
-        ``section``, ``title``, ``unit``, ``kind``, ``is_return``, ``lines`` and ``bands`` of each chart. Charts of
-        returns have a line of the target and marks of films. A line has ``name``, of its
-        metric, ``label``, ``color``, a number that is equal for all lines of a policy and for a part of all areas of a
-        section, or `WAIT`, ``dash``, a number, ``dots``, whether its points are marked, and ``edge``, whether it is
-        an end of bands. A band has ``label`` and ``color``, the numbers of its ends, the lines ``low`` and ``high``,
-        and that of the line within, ``of``.
+        ``section``, ``title``, ``unit``, ``kind``, ``is_return`` (whether the target and films are marked), ``lines``
+        and ``bands`` of each chart. A line has ``name`` (of its metric), ``label``, ``color`` (a number, the same for
+        all lines of a policy and for the same part in all areas of a section; or `WAIT`), ``dash`` (a number),
+        ``dots`` (whether its points are marked) and ``edge`` (whether it bounds a band). A band has ``label``,
+        ``color``, and indices of lines: its bounds ``low`` and ``high``, and the line within, ``of``.
     """
     places: dict[tuple[str, str], int] = {}
     for place, series in enumerate((*known, _OTHER)):
@@ -270,7 +270,7 @@ def label_of(name: str) -> str:
 
 
 def shades_of(parts: Iterable[str]) -> dict[str, int]:
-    """Return the number of the colour of each part of a whole, such as an activity: `WAIT` for time without work."""
+    """Return a colour number for each part of a whole, such as an activity: `WAIT` for time without work."""
     found: dict[str, int] = {}
     work = 0
     for part in parts:
@@ -284,10 +284,10 @@ def shades_of(parts: Iterable[str]) -> dict[str, int]:
 def _described(
     names: Iterable[str], policies: Sequence[str], known: Sequence[Series]
 ) -> Iterator[tuple[int, Series, Sequence[str], str, str]]:
-    """Yield place and description of each drawn metric, the parts that ``*`` stands for, its policy, and its name."""
+    """Yield index and description of each drawn metric, the parts that ``*`` matches, its policy, and its name."""
     parts = [(name, *_parts(name, policies)) for name in names]
     of_policies = {metric for _, policy, metric in parts if policy}
-    for name, policy, metric in parts:  # the order of the file remains among metrics of one description
+    for name, policy, metric in parts:  # metrics with the same description keep the file's order
         if metric in _UNDRAWN or (not policy and metric in of_policies):
             continue
         for place, series in enumerate((*known, _OTHER)):
@@ -306,7 +306,7 @@ def _parts(name: str, policies: Sequence[str]) -> tuple[str, str]:
 
 
 def _finished(chart: dict[str, Any], policies: Sequence[str], shades: Mapping[str, int]) -> dict[str, Any]:
-    """Return a chart with labels and looks of its lines: colours tell policies apart, dashes their metrics."""
+    """Return a chart with labels and styles of its lines: colours distinguish policies, dashes their metrics."""
     lines = sorted(chart["lines"], key=lambda line: line["quantile"] not in ("", "median"))
     of_policies = list(dict.fromkeys((*policies, *(line["policy"] for line in lines if line["policy"]))))
     has_policies = any(line["policy"] for line in lines)
@@ -331,12 +331,12 @@ def _finished(chart: dict[str, Any], policies: Sequence[str], shades: Mapping[st
         drawn.sort(key=lambda line: (line["color"], line["dash"]))
     bands = _bands(drawn, 1 if has_policies else len(_NESTED))
     shown = [{name: value for name, value in line.items() if name != "quantile"} for line in drawn]
-    told = {key: chart[key] for key in ("section", "title", "unit", "kind", "is_return")}
-    return told | {"lines": shown, "bands": bands}
+    about = {key: chart[key] for key in ("section", "title", "unit", "kind", "is_return")}
+    return about | {"lines": shown, "bands": bands}
 
 
 def _bands(lines: Sequence[Mapping[str, Any]], most: int) -> list[dict[str, Any]]:
-    """Return the innermost bands of each colour that has lines of both ends, the outer ones first, `most` of each."""
+    """Return, outermost first, up to `most` of the innermost bands of each colour that has lines for both edges."""
     found = []
     for color in dict.fromkeys(line["color"] for line in lines if line["edge"]):
         its = {line["quantile"]: n for n, line in enumerate(lines) if line["color"] == color}

@@ -56,7 +56,7 @@ def read_ordinary(path: Path, most_nbytes: int) -> bytes:
     with open(_opened(path), "rb") as file:
         data = file.read(most_nbytes + 1)
     if len(data) > most_nbytes:
-        raise DocumentError(f"{path} cannot be read: it has more than {most_nbytes:,} bytes, the most that is read")
+        raise DocumentError(f"{path} cannot be read: it has more than {most_nbytes:,} bytes, which is the limit")
     return data
 
 
@@ -73,12 +73,12 @@ def _opened(path: Path) -> int:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO):  # a link, a socket
-            raise DocumentError(f"{path} is no ordinary file") from None
+            raise DocumentError(f"{path} is not an ordinary file") from None
         raise
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
     os.close(descriptor)
-    raise DocumentError(f"{path} is no ordinary file")
+    raise DocumentError(f"{path} is not an ordinary file")
 
 
 def document_in(data: bytes | str, name: str, shape: Any = dict[str, Any]) -> Any:
@@ -88,7 +88,7 @@ def document_in(data: bytes | str, name: str, shape: Any = dict[str, Any]) -> An
     except RecursionError:
         raise DocumentError(f"{name} cannot be read: it is nested deeper than {MOST_DEPTH} levels") from None
     except ValueError as error:
-        raise DocumentError(f"{name} cannot be read: it is no JSON ({error})") from None
+        raise DocumentError(f"{name} cannot be read: it is not JSON ({error})") from None
     if problem := _excess(value):
         raise DocumentError(f"{name} cannot be read: {problem}")
     require_shape(value, name, shape)
@@ -98,7 +98,7 @@ def document_in(data: bytes | str, name: str, shape: Any = dict[str, Any]) -> An
 def require_readable(data: bytes, name: str) -> None:
     """Raise `DocumentError` for JSON that `read_document` would refuse; the message begins with `name`."""
     if len(data) > MOST_NBYTES:
-        raise DocumentError(f"{name} would have {len(data):,} bytes, and at most {MOST_NBYTES:,} are read again")
+        raise DocumentError(f"{name} would have {len(data):,} bytes, and at most {MOST_NBYTES:,} can be read back")
     document_in(data, name)
 
 
@@ -121,7 +121,7 @@ def _null(constant: str) -> None:
 
 
 def _excess(value: Any) -> str | None:
-    """Return a description of too deep nesting or too large numbers; None without."""
+    """Return a description of nesting that is too deep or a number that is too large; None if there is neither."""
     level = [value]
     for _ in range(MOST_DEPTH):
         below: list[Any] = []
@@ -175,7 +175,7 @@ hints_of = lru_cache(typing.get_type_hints)
 
 
 def _required_in(shape: Any, where: str) -> frozenset[str]:
-    """Return the keys that a value at `where` needs; keys of a file whose shape is a dataclass may be missing."""
+    """Return the required keys of a value at `where`; a dataclass for a whole file requires none."""
     if dataclasses.is_dataclass(shape):
         fields = dataclasses.fields(shape) if where else ()
         return frozenset(one.name for one in fields if one.default is one.default_factory)

@@ -1,4 +1,4 @@
-"""Charts of a run as HTML with SVG pictures: without scripts, styles of elements, or anything from elsewhere."""
+"""Charts of a run as HTML with SVG pictures, without scripts, inline styles or external resources."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def chart_html(chart: Mapping[str, Any], columns: Columns, x: str = "steps", tar
 
 
 def games_html(games: Games) -> str:
-    """Return a table of games with a bar of those won, drawn and lost for each policy and opponent; "" without."""
+    """Return a table with a bar of won, drawn and lost games for each policy and opponent; "" without games."""
     known = list(dict.fromkeys(name for its in games.values() for name, results in its.items() if any(results)))
     if not known:
         return ""
@@ -86,8 +86,8 @@ def games_html(games: Games) -> str:
         for policy, its in games.items()
     )
     return (
-        '<div><p class="quiet">Against past versions, games are those of the whole training; against other opponents, '
-        f'those of the last evaluation.{more if len(known) > MOST_COLUMNS else ""}</p>'
+        '<div><p class="quiet">Games against past versions are from the whole training, those against other opponents '
+        f'from the last evaluation.{more if len(known) > MOST_COLUMNS else ""}</p>'
         '<div class="wide" tabindex="0" role="region" aria-label="Games won, by policy and opponent">'
         f'<table class="runs"><thead><tr><th scope="col">policy</th>{heads}</tr></thead><tbody>{rows}</tbody></table>'
         "</div></div>"
@@ -95,7 +95,7 @@ def games_html(games: Games) -> str:
 
 
 def _result(results: Sequence[int]) -> str:
-    """Return the cell of the games won, drawn and lost."""
+    """Return the table cell for the numbers of games won, drawn and lost."""
     games = sum(results)
     if not games:
         return "<td></td>"
@@ -109,7 +109,7 @@ def _result(results: Sequence[int]) -> str:
 
 
 def _points(columns: Columns, x: str, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the places and values of a metric, one of each place: the last one."""
+    """Return x and y of a metric, x ascending; if an x occurs several times, its last value counts."""
     known = {at: value for at, value in zip(columns.get(x, ()), columns[name], strict=False)
              if at is not None and value is not None}  # fmt: skip
     places = np.array(sorted(known))
@@ -117,7 +117,7 @@ def _points(columns: Columns, x: str, name: str) -> tuple[np.ndarray, np.ndarray
 
 
 def _stacked(drawn: Sequence[tuple[Any, np.ndarray, np.ndarray]]) -> list[Any]:
-    """Return line, places, upper and lower ends of stacked areas; a part without a value counts as 0."""
+    """Return line, x, upper and lower edge of each stacked area; a missing value counts as 0."""
     places = np.unique(np.concatenate([at for _, at, _ in drawn]))
     below, shapes = np.zeros(places.size), list[Any]()
     for line, at, values in drawn:
@@ -129,7 +129,7 @@ def _stacked(drawn: Sequence[tuple[Any, np.ndarray, np.ndarray]]) -> list[Any]:
 
 
 def plain_chart(title: str, unit: str, labels: Mapping[str, str], **looks: Any) -> dict[str, Any]:
-    """Return a chart as of `charts_of` with a line for each label, by name, in a colour and dashes of its own."""
+    """Return a chart, as `charts_of` does, of lines with these labels (by name), each in its own colour and dashes."""
     same = {"dots": False, "edge": False, **looks}
     lines = [
         {"name": name, "label": label, "color": n, "dash": n, **same} for n, (name, label) in enumerate(labels.items())
@@ -138,7 +138,7 @@ def plain_chart(title: str, unit: str, labels: Mapping[str, str], **looks: Any) 
 
 
 def _inside(chart: Mapping[str, Any], found: Sequence[tuple[Any, np.ndarray, np.ndarray]]) -> list[Any]:
-    """Return line, places, upper and lower ends of bands, at the places that have both."""
+    """Return line, x, upper and lower edge of each band, at every x where both edges have a value."""
     shapes = list[Any]()
     for band in chart["bands"]:
         (line, at, low), (_, of_high, high) = found[band["low"]], found[band["high"]]
@@ -149,7 +149,7 @@ def _inside(chart: Mapping[str, Any], found: Sequence[tuple[Any, np.ndarray, np.
 
 
 def scatter_html(title: str, x: str, groups: Mapping[str, Sequence[tuple[str, float, float, bool]]]) -> str:
-    """Return groups of points as a figure with a picture and a legend; a line of steps joins those of a Pareto front.
+    """Return groups of points as a figure with a picture and a legend; a stepped line joins the Pareto front.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def scatter_html(title: str, x: str, groups: Mapping[str, Sequence[tuple[str, fl
     x
         Unit of the horizontal axis, which begins at 0.
     groups
-        Points of each group: text, x, y, and whether the point is on the front. A group without points has a colour.
+        Points of each group: text, x, y, and whether the point is on the front. An empty group still uses a colour.
     """
     points = [point for each in groups.values() for point in each]
     across, up = [at for _, at, _, _ in points], [value for _, _, value, _ in points]
@@ -187,7 +187,7 @@ def scatter_html(title: str, x: str, groups: Mapping[str, Sequence[tuple[str, fl
 def _axes(
     ends: tuple[float, float], heights: tuple[float, float], unit: str
 ) -> tuple[list[str], Callable[..., Any], Callable[..., Any]]:
-    """Return the ticks of the axes between their ends, and the functions that place x and y in the picture."""
+    """Return the ticks of axes with the given ends, and the functions that map x and y to the picture."""
     (begin, end), (low, high) = ends, heights
 
     def right(at: np.ndarray | float) -> Any:
@@ -293,7 +293,7 @@ def ticks(low: float, high: float) -> list[float]:
 
 
 def short(value: float, digits: int = 8) -> str:
-    """Format a number, such as a tick, with so many digits at most: "20 k", "0.5", "3e-05"."""
+    """Format a number, such as a tick, with at most `digits` significant digits: "20 k", "0.5", "3e-05"."""
     for factor, letter in ((1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k")):
         if factor <= abs(value) < 1e15:
             return f"{value / factor:.{digits}g}{letter}"

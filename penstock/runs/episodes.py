@@ -18,11 +18,11 @@ from penstock.runs.series import Columns
 
 EPISODES = "evaluations.jsonl"
 RECENT = "episode.jsonl"
-MOST_NBYTES = 1 << 22  # read of the steps of an episode
+MOST_NBYTES = 1 << 22  # read from ``episode.jsonl``
 
 
 def write_episode(run_dir: Path, seconds: float, columns: Mapping[str, np.ndarray]) -> None:
-    """Write ``episode.jsonl``, a line for each step with the numbers of all columns; a full disk leaves the old one."""
+    """Write ``episode.jsonl``, one line per step with a number from each column; on a full disk, keep the old file."""
     rows = zip_longest(*(np.asarray(column).tolist() for column in columns.values()))
     records = ({"steps": n, "seconds": seconds, **dict(zip(columns, row, strict=True))} for n, row in enumerate(rows))
     lines = "".join(f"{json.dumps(json_values(record))}\n" for record in records)
@@ -31,7 +31,7 @@ def write_episode(run_dir: Path, seconds: float, columns: Mapping[str, np.ndarra
 
 
 def read_episode(run_dir: Path, most: int) -> dict[str, list[float | None]]:
-    """Return the numbers of the steps of a recent episode, in at most `most` rows; empty without one."""
+    """Return the numbers of a recent episode's steps, reduced to at most `most` rows; empty without an episode."""
     columns = Columns()
     if (descriptor := open_ordinary(run_dir / RECENT)) is not None:
         with open(descriptor, "rb") as file:
@@ -52,15 +52,15 @@ def episode_lines(
     steps, version
         Steps that the weights have learned from, and their version.
     seconds
-        Wall-clock time trained so far. ("time" is the calendar's, in seconds since 1970.)
+        Wall-clock time trained so far. ("time" is the time of day, in seconds since 1970.)
     returns, lengths
         Return and length of each episode.
     unfinished
-        Number of the last episodes that were given up.
+        Number of episodes, the last ones of `returns`, that were given up.
     asked
         Number of complete episodes requested.
     policy
-        Name of the policy, if a run has several; "policy" of the records.
+        Name of the policy, if a run has several, recorded as "policy".
     about
         Further values of the records.
     """

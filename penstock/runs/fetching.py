@@ -1,4 +1,4 @@
-"""Local copies of remote runs: verified, made under a new name and complete or absent, never written over."""
+"""Local copies of remote runs: verified, each under a new name, complete or absent, and never overwritten."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _Result = TypeVar("_Result")
 
 
 def cached_copy(url: str | os.PathLike[str], prefer: str = BEST, report: Callable[[str], None] | None = None) -> Path:
-    """Return the path of a copy of a remote run or checkpoint in the cache, which is made if it is not there.
+    """Return the path of the cached copy of a remote run or checkpoint, which is made if it is missing.
 
     The copy is a run directory with its ``config.json`` and one checkpoint of each policy, or a checkpoint. It is in
-    ``~/.cache/penstock`` (below ``XDG_CACHE_HOME`` if that is set), under a name that its contents decide.
+    ``~/.cache/penstock`` (below ``XDG_CACHE_HOME`` if that is set), under a name derived from its contents.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def cached_copy(url: str | os.PathLike[str], prefer: str = BEST, report: Callabl
             if base == within or not _chosen(remote, base.rpartition("/")[0], prefer):
                 raise
             if report:
-                report(f"{error}; using {'the latest' if base.endswith(BEST) else 'the one before'}")
+                report(f"{error}; using the {'latest' if base.endswith(BEST) else 'previous'} one")
     raise MissingCheckpointError(
         f"{os.fspath(url)} has no such checkpoint (asked for: {prefer}). In {place.url} there are "
         f"{', '.join(sorted(remote)) or _first(files)}"
@@ -92,17 +92,17 @@ def cached_copy(url: str | os.PathLike[str], prefer: str = BEST, report: Callabl
 
 
 def copy_to_resume(url: str | os.PathLike[str], report: Callable[[str], None]) -> Path:
-    """Return a local directory in which a remote run goes on.
+    """Return a local directory in which to resume a remote run.
 
-    A copy in ``runs`` that has all of the remote run's history, and an intact checkpoint as late as the last one there,
-    is used as it is. Otherwise a new directory in ``runs`` gets the run's files, without the older checkpoints.
+    A copy in ``runs`` is reused if it has the remote run's whole history and an intact checkpoint at least as late as
+    the last remote one. Otherwise the run's files, without the older checkpoints, are fetched into a new directory.
 
     Raises
     ------
     RunInUseError
-        The run trains elsewhere, by its ``status.json``.
+        According to its ``status.json``, the run is training elsewhere.
     CheckpointError
-        No checkpoint there is intact.
+        No remote checkpoint is intact.
     RunDirectoryError
         There is no run at the URL, or it cannot be read.
     """
@@ -120,10 +120,10 @@ def copy_to_resume(url: str | os.PathLike[str], report: Callable[[str], None]) -
             is_same = own.info.get("id") == run.get("id") and own.config.get("run_dir") == place.url
             has_all = is_same and own.info.get("resumed", [])[: len(theirs)] == theirs
             if has_all and (latest := own.checkpoints.latest_steps()) is not None and latest >= newest:
-                report(f"{shown_path(path.parent)} has all of {place.url}, and goes on")
+                report(f"{shown_path(path.parent)} has all of {place.url}, and is resumed")
                 return path.parent
     _require_idle(place, files)
-    apart = {base: remote.pop(base) for base in list(remote) if CHECKPOINTS not in base.split("/")}  # of features
+    apart = {base: remote.pop(base) for base in list(remote) if CHECKPOINTS not in base.split("/")}  # features'
     others = {name: name for name in files if CHECKPOINTS not in name.split("/")[:-1] and name != LOCK}
     for base, at in apart.items():
         others = {name: local for name, local in others.items() if base_name(name.rpartition("/")[0]) != base}
@@ -169,7 +169,7 @@ def copies_of_records(url: str | os.PathLike[str]) -> Iterator[tuple[Path, str]]
 
 
 def _chosen(remote: Mapping[str, str], within: str, prefer: str) -> dict[str, str]:
-    """Return the checkpoints to fetch, their directories by local names: one in each directory of checkpoints."""
+    """Return the checkpoints to fetch, one of each directory of checkpoints: remote directories by local name."""
     if within in remote:
         return {within: remote[within]}
     chosen = {}
@@ -190,7 +190,7 @@ def _steps(base: str) -> int:
 
 
 def _checkpoints_in(place: RemoteDirectory, files: Mapping[str, int]) -> dict[str, str]:
-    """Return the directories of complete checkpoints by their local names; of two of a name, the one saved last."""
+    """Return remote directories of complete checkpoints by local name; of several with one name, the last saved."""
     found: dict[str, str] = {}
     for folder, names in folders_of(files).items():
         base = base_name(folder)
@@ -215,12 +215,12 @@ def _fetch_newest(
                 _verify(place, aside, base)
                 break
             except DamagedCheckpointError as error:
-                report(f"{error}; using the one before")
+                report(f"{error}; using the previous one")
                 shutil.rmtree(aside / base)
 
 
 def _verify(place: RemoteDirectory, aside: Path, base: str) -> None:
-    """Raise `DamagedCheckpointError`, with the place at the URL, if the copy of a checkpoint is damaged."""
+    """Raise `DamagedCheckpointError`, which names the remote file, if the copy of a checkpoint is damaged."""
     try:
         verify_checkpoint(aside / base)
     except DamagedCheckpointError as error:
@@ -228,7 +228,7 @@ def _verify(place: RemoteDirectory, aside: Path, base: str) -> None:
 
 
 def _require_idle(place: RemoteDirectory, files: Mapping[str, int]) -> None:
-    """Raise `RunInUseError` if the run's last status says that it trains, and is neither old nor of a clock ahead."""
+    """Raise `RunInUseError` if the run's last status is "running", and neither old nor dated far in the future."""
     status = _document(place, STATUS) if STATUS in files else {}
     age = time.time() - float(status.get("time") or 0.0)
     process = status.get("process") or {}
@@ -253,7 +253,7 @@ def _document(place: RemoteDirectory, name: str) -> dict[str, Any]:
 
 
 def _persist(place: RemoteDirectory, action: Callable[[], _Result]) -> _Result:
-    """Return the result of an action, which is tried again a few times; raise `RemoteError` when it goes on failing."""
+    """Return the result of an action, retried a few times; raise `RemoteError` if it keeps failing."""
     for pause in (*_PAUSES, None):
         try:
             return action()

@@ -23,9 +23,9 @@ _EXCHANGE_NOT_SUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 class AppendFile:
-    """File that grows by whole records: a record that does not fit on the disk leaves no part.
+    """File that grows by whole records: a record that does not fit on the disk is not written in part.
 
-    The unfinished last line of a killed process is ended, so that the next record starts a new line.
+    An unfinished last line, left by a killed process, is ended, so that the next record starts a new line.
     """
 
     def __init__(self, path: Path, *, text: bool = True) -> None:
@@ -41,7 +41,7 @@ class AppendFile:
         start = self._file.seek(0, os.SEEK_END)
         try:
             written = 0
-            while written < len(record):  # a nearly full disk takes a part, and fails at the next attempt
+            while written < len(record):  # a nearly full disk accepts a part, and fails at the next write
                 written += self._file.write(record[written:])
         except OSError:
             self._file.truncate(start)
@@ -68,25 +68,27 @@ class LinesLog:
     def __init__(
         self, path: Path | None, warn: Callable[[str], None], may_write: Callable[[], bool] = lambda: True
     ) -> None:
-        self._path = path
+        self.path = path
         self._warn = warn
         self._may_write = may_write
         self._warned = False
         self._file: AppendFile | None = None
 
-    def write(self, records: Iterable[Mapping[str, Any]]) -> None:
-        """Append records: all of them, or none if the disk is full."""
-        if self._path is None or not self._may_write():
-            return
+    def write(self, records: Iterable[Mapping[str, Any]]) -> bool:
+        """Append records: all of them, or none if the disk is full; return whether they were written."""
+        if self.path is None or not self._may_write():
+            return False
         lines = "".join(f"{json.dumps(json_values(record))}\n" for record in records)
         try:
             if self._file is None:
-                self._file = AppendFile(self._path)
+                self._file = AppendFile(self.path)
             self._file.append(lines.encode())
         except OSError as error:
             if not self._warned:
-                self._warn(f"warning: {self._path} cannot be written ({error.strerror}); training goes on without it")
+                self._warn(f"warning: {self.path} cannot be written ({error.strerror}); training continues without it")
             self._warned = True
+            return False
+        return True
 
     def close(self) -> None:
         """Close the file; it may be called again, and the next line opens the file anew."""
@@ -96,7 +98,7 @@ class LinesLog:
 
 
 def why_unwritable(path: str | os.PathLike[str]) -> str:
-    """Return the reason why nothing can be made at a path, whose parents may be missing; "" if there is none."""
+    """Return the reason why nothing can be created at a path, whose parents may be missing; "" if there is none."""
     place = next(parent for parent in Path(path).absolute().parents if os.path.lexists(parent))
     try:
         with _name_aside(place / "penstock") as aside:
@@ -107,7 +109,7 @@ def why_unwritable(path: str | os.PathLike[str]) -> str:
 
 
 def why_no_new_file(path: str | os.PathLike[str]) -> str:
-    """Return the reason why no new file can be made at a path in a directory, with the remedy; "" if there is none."""
+    """Return the reason why no new file can be created at a path, with the remedy; "" if there is none."""
     if os.path.lexists(path):
         return "it exists; give another name, or remove it first"
     if not (parent := Path(path).absolute().parent).is_dir():
@@ -162,7 +164,7 @@ def write_file_atomically(path: Path, data: bytes) -> None:
 def directory_replacing(path: Path) -> Iterator[Path]:
     """Yield an empty directory to fill; at the end of the block it replaces the directory `path`.
 
-    With `RENAME_EXCHANGE`, `path` is the old directory or the new one at every instant, also when the process is killed
+    With `RENAME_EXCHANGE`, `path` is the old directory or the new one at every instant, even if the process is killed
     or the power fails. File systems that cannot exchange (NFS, some FUSE) get two renames instead; after a kill between
     them, the old directory is at `previous_of(path)`, where readers look for it. If the block fails, the new directory
     is removed and `path` is unchanged.
@@ -193,7 +195,7 @@ def previous_of(path: Path) -> Path:
 
 
 def remove_directory(path: Path) -> None:
-    """Remove a directory, its name atomically, so that a kill leaves no part of it there; errors are ignored."""
+    """Remove a directory after renaming it, so that a kill leaves no part of it at `path`; errors are ignored."""
     with suppress(OSError), _name_aside(path) as aside:
         os.rename(path, aside)
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 VIDEOS = "videos"
 UNFINISHED = ".film.mp4"
-"""Name of the film that is being made."""
+"""Name of a film while it is recorded."""
 _NAME = re.compile(r"step-(\d+)(?:-\d+)?\.mp4")
 
 
 def film_path(run: Path, steps: int) -> Path:
-    """Return an unused path for a film of the weights of a step; the folder is created."""
+    """Return an unused path for a film of the weights after `steps` steps; the folder is created."""
     folder = run / VIDEOS
     folder.mkdir(exist_ok=True)
     names = (f"step-{steps}{'' if number == 1 else f'-{number}'}.mp4" for number in count(1))
@@ -23,7 +23,7 @@ def film_path(run: Path, steps: int) -> Path:
 
 
 def films_of(run: Path) -> list[Path]:
-    """Return the finished films of a run by steps, ordinary files only; those with other names come last."""
+    """Return the finished films of a run, ordinary files only, ordered by steps; those with other names come last."""
     folder = run / VIDEOS
     if folder.is_symlink() or not folder.is_dir():
         return []
@@ -40,7 +40,7 @@ def steps_of(film: Path) -> int | None:
 
 @dataclass
 class _Kept:
-    """A film; `identity` tells it from a file that has taken its place."""
+    """A film; `identity` distinguishes it from a file that has replaced it."""
 
     steps: int
     path: Path
@@ -49,7 +49,7 @@ class _Kept:
 
 
 class KeptFilms:
-    """Films of one process, of which a few are kept, spread over the training.
+    """Films recorded by one process; a few are kept, spread over the training.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class KeptFilms:
         self._films: list[_Kept] = []
 
     def add(self, path: Path, steps: int, *, is_best: bool) -> None:
-        """Add a film, and remove one where there are too many: neither the newest nor that of the best weights."""
+        """Add a film; if there are too many, remove one, but neither the newest nor the one of the best weights."""
         for each in self._films if is_best else ():
             each.is_best = False
         self._films.append(_Kept(steps, path, _identity(path), is_best))

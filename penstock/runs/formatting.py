@@ -34,11 +34,11 @@ def beside(value: float, limit: float) -> str:
 
 
 def spread(mean: float, std: float) -> str:
-    """Format a mean and its standard deviation, "500.0 +/- 1.2", with equal digits if these suffice for both."""
+    """Format a mean and its standard deviation, "500.0 +/- 1.2", with equally many digits if that suffices for both."""
     shown = number(mean)
     digits = len(shown.partition(".")[2]) if "e" not in shown else 0
     deviation = f"{std:,.{digits}f}"
-    is_lost = std > 1e-9 * abs(mean) and not float(deviation.replace(",", ""))  # less is rounding
+    is_lost = std > 1e-9 * abs(mean) and not float(deviation.replace(",", ""))  # less is rounding error
     return f"{shown} +/- {number(std) if is_lost or 'e' in shown else deviation}"
 
 
@@ -58,9 +58,9 @@ def clock(seconds: float) -> str:
 
 
 def folded(line: str, width: int) -> str:
-    """Break a line with a command into lines of at most `width` columns, before flags, as a shell reads them.
+    """Break a line with a shell command, with backslashes before flags, into lines of at most `width` columns.
 
-    A line that fits, and a flag that is longer, stay whole.
+    A line that fits stays whole, and so does a flag that is longer than `width`.
     """
     lines = [""]
     for part in re.split(r"(?= --)", line):
@@ -72,7 +72,7 @@ def folded(line: str, width: int) -> str:
 
 
 def words_of(value: Any) -> str:
-    """Return a text unchanged and any other value as JSON, with control characters replaced."""
+    """Return a string as it is and any other value as JSON, with control characters replaced."""
     return printable(value if isinstance(value, str) else json.dumps(json_values(value)))
 
 
@@ -87,7 +87,7 @@ def printable(text: str) -> str:
 
 
 def spark_line(values: Sequence[float], width: int) -> str:
-    """Return one or more values, picked evenly, as a line of at most `width` blocks."""
+    """Return values (at least one), evenly sampled, as a line of at most `width` block characters."""
     last = min(width, len(values)) - 1
     picked = [values[round(i * (len(values) - 1) / max(1, last))] for i in range(last + 1)]
     low, span = min(picked), (max(picked) - min(picked)) or 1.0

@@ -1,6 +1,6 @@
-"""Growing files of lines, read further from a cursor.
+"""Growing files of lines, read incrementally from a cursor.
 
-Files of a copied run may have any content: only ordinary files are read, in whole lines, by stretches of limited size.
+Files of a copied run may have any content: only ordinary files are read, in stretches of whole lines of limited size.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Stretch:
     cursor
         Position after them.
     is_same
-        Whether the file is that of the first cursor: False if it was replaced, cut or removed.
+        Whether the file is still that of the given cursor: False if it was replaced, truncated or removed.
     """
 
     text: bytes
@@ -57,7 +57,7 @@ class Stretch:
 
 
 def read_on(path: Path, cursor: Cursor) -> Stretch:
-    """Read whole lines after a cursor, at most a stretch of them; links, folders and pipes have no lines."""
+    """Read whole lines after a cursor, up to the size of a stretch; links, folders and pipes have no lines."""
     descriptor = open_ordinary(path)
     if descriptor is None:
         return Stretch(b"", Cursor(), not cursor.inode)

@@ -1,4 +1,4 @@
-"""Pool of jobs, processes with cores of their own, that runs until no job is left."""
+"""Pool of jobs (processes with cores of their own) that runs until no job is left."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PAUSE = 0.2
 """Seconds between two polls of the jobs."""
 LOST = -255
 """Result of a training whose machine was lost: it can be resumed elsewhere."""
-MOST_LOSSES = 5  # of a training's process or machine without a new checkpoint: it may be the cause
+MOST_LOSSES = 5  # of a training's process or machine without a new checkpoint: the training may be the cause
 _SAME = 0.5  # seconds within which signals count as one: `timeout` signals the process and its group
 
 
@@ -44,18 +44,18 @@ class Job(Protocol):
 
 
 class Command(NamedTuple):
-    """Command of a training: a program, which is this one's Python, with its arguments and files."""
+    """Command of a training: this process's Python with its arguments, and the files that it uses."""
 
     words: Sequence[str]
-    output: Path  # to which the output is appended
+    output: Path  # file that the output is appended to
     run: Path  # run directory that it makes or resumes
-    reads: Sequence[Path] = ()  # other files and folders
-    given: Any = ()  # settings of the user, in which code may be named
-    inherited: Sequence[int] = ()  # file descriptors, on this machine
+    reads: Sequence[Path] = ()  # other files and folders that it reads
+    given: Any = ()  # settings of the user, which may name code
+    inherited: Sequence[int] = ()  # file descriptors, on this machine only
 
 
 class Needs(NamedTuple):
-    """Resources that a training takes on another machine."""
+    """Resources that a training needs on another machine."""
 
     cores: int = 1
     gpus: int = 0
@@ -66,9 +66,9 @@ class Needs(NamedTuple):
 
 
 class Place(list[int]):
-    """Place of a training on another machine, in the stead of cores of this one.
+    """Place for a training on another machine, used instead of a list of this machine's cores.
 
-    `start` starts a training there; its result has `poll`, `send_signal` and `kill` of `subprocess.Popen`.
+    `start` starts a training there; its result has the methods `poll`, `send_signal` and `kill` of `subprocess.Popen`.
     """
 
     start: Callable[[Command], Any]
@@ -81,7 +81,7 @@ def with_loss(before: tuple[int, int], checkpoint: Mapping[str, Any] | None) -> 
 
 
 class Training:
-    """Process of a training, which ends in good order when requested, or when this process ends in any way.
+    """Process of a training, which ends cleanly on request or when this process ends for any reason.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ class Training:
         return code
 
     def stop(self) -> None:
-        """Request an end in good order; it may be called again."""
+        """Request a clean end; it may be called again."""
         if not self.is_stopping:
             self.is_stopping, self._kill_at = True, time.monotonic() + self._patience
             self._process.send_signal(signal.SIGTERM)
@@ -126,7 +126,7 @@ class Training:
 
 def _start_here(command: Command, cores: Collection[int]) -> subprocess.Popen[bytes]:
     if command.output.is_symlink():
-        raise RunDirectoryError(f"{command.output} is a link, and the output would go to what it leads to: remove it")
+        raise RunDirectoryError(f"{command.output} is a link, and the output would go to its target: remove it")
     with open(command.output, "ab") as file:
         return subprocess.Popen(
             command.words, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, process_group=0,

@@ -32,8 +32,8 @@ class Keys(Owned):
     Parameters
     ----------
     leave
-        Function called with True before a signal stops or ends the process, and with False after it was stopped or
-        has changed between foreground and background: a shell may have written below the panels.
+        Function called with True before a signal stops or ends the process, and with False when it is continued (by
+        ``fg`` or ``bg``), because a shell may have written below the panels.
     """
 
     def __init__(self, leave: Callable[[bool], object]) -> None:
@@ -47,7 +47,7 @@ class Keys(Owned):
                 self._handled.append(signum)
 
     def pressed(self, seconds: float = 0.0) -> list[bytes]:
-        """Wait for keys for some seconds at most; return them, an arrow as its escape sequence."""
+        """Wait up to `seconds` for keys; return them, an arrow key as its escape sequence."""
         if self._terminal is None or not self._has_taken():
             time.sleep(seconds)
             return []
@@ -79,12 +79,12 @@ class Keys(Owned):
         return self._front_group() == os.getpgrp()
 
     def _front_group(self) -> int | None:
-        with suppress(OSError):  # it has no shell
+        with suppress(OSError):  # not the controlling terminal of this process
             return None if self._terminal is None else os.tcgetpgrp(self._terminal)
         return None
 
     def _has_taken(self) -> bool:
-        """Set the mode of the terminal where this process may; a shell has restored it if the process was stopped."""
+        """Set the terminal's mode, which a shell resets for a stopped process; return False if this one may not."""
         if self._terminal is None or not self._is_in_front():
             return False
         with suppress(termios.error):
@@ -108,10 +108,10 @@ class Keys(Owned):
             self._leave(True)
         signal.signal(signum, signal.SIG_DFL)
         signal.raise_signal(signum)
-        signal.signal(signum, self._give_way)  # the process was stopped, and goes on
+        signal.signal(signum, self._give_way)  # the process was stopped, and continues
 
     def _come_back(self, signum: int, frame: FrameType | None) -> None:
-        """Say that this process goes on."""
+        """Report that this process was continued."""
         if not self.is_foreign:
             self._leave(False)
 

@@ -58,7 +58,7 @@ class Labels:
         """Raise `LabelsError` unless tags and note are legal."""
         for tag in self.tags:
             if not _TAG.fullmatch(tag):
-                raise LabelsError(f"{tag!r} is no tag: use up to 40 letters, digits and . : / + - _, without spaces")
+                raise LabelsError(f"{tag!r} is not a tag: use up to 40 letters, digits and . : / + - _, without spaces")
         if len(self.tags) > MOST_TAGS:
             raise LabelsError(f"{len(self.tags)} tags: a run has {MOST_TAGS} at most")
         if len(self.note) > MOST_NOTE:
@@ -66,7 +66,7 @@ class Labels:
 
 
 def labels_in(value: Any) -> Labels:
-    """Return the labels in a value of JSON; raise `LabelsError` for illegal ones."""
+    """Return the labels in a JSON value; raise `LabelsError` for illegal ones."""
     try:
         require_shape(value, "labels", _Labels)
     except DocumentError as error:
@@ -77,7 +77,7 @@ def labels_in(value: Any) -> Labels:
 
 
 def read_labels(run_dir: Path) -> Labels:
-    """Return the labels of a run; those of a file that is missing, or cannot be read, are empty."""
+    """Return the labels of a run, which are empty if the file is missing or cannot be read."""
     try:
         return labels_in(read_document(run_dir / LABELS, _Document, MOST_NBYTES))
     except (OSError, DocumentError, LabelsError):
@@ -85,7 +85,7 @@ def read_labels(run_dir: Path) -> Labels:
 
 
 def change_labels(run_dir: Path, change: Callable[[Labels], Labels]) -> Labels:
-    """Change the labels of a run, while no other process or thread does so; return the new ones.
+    """Change the labels of a run while other processes and threads are locked out; return the new labels.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def change_labels(run_dir: Path, change: Callable[[Labels], Labels]) -> Labels:
     try:
         with ExitStack() as stack:
             stack.callback(os.close, folder := os.open(run_dir, os.O_RDONLY | os.O_CLOEXEC))
-            with suppress(OSError):  # of a file system without locks
+            with suppress(OSError):  # a file system without locks
                 fcntl.flock(folder, fcntl.LOCK_EX)
             labels = change(before := read_labels(run_dir))
             labels.validate()
@@ -106,6 +106,6 @@ def change_labels(run_dir: Path, change: Callable[[Labels], Labels]) -> Labels:
                 write_file_atomically(path, json_bytes({"format": _FORMAT, **asdict(labels)}))
             return labels
     except DocumentError as error:
-        raise LabelsError(f"{path} is not written by penstock tag, and stays as it is: {error}") from error
+        raise LabelsError(f"{path} was not written by penstock tag, and is left as it is: {error}") from error
     except OSError as error:
         raise LabelsError(f"{path} cannot be written: {error.strerror}") from error

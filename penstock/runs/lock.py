@@ -128,7 +128,7 @@ class RunLock:
             descriptor, is_new = _open(path)
             try:
                 if not is_new and not _is_lock(descriptor):
-                    raise OSError(errno.EEXIST, "There is a file of something else", path)
+                    raise OSError(errno.EEXIST, "The file is not a run's lock", path)
                 note = _lock(descriptor, path)
                 status = os.fstat(descriptor)
                 place = Place(path, status.st_dev, status.st_ino)
@@ -140,7 +140,7 @@ class RunLock:
                 os.close(descriptor)
                 raise
             lock = cls(place, descriptor, directory, is_new=is_new, note=note)
-            with suppress(OSError):  # full disk: the lock is held nevertheless
+            with suppress(OSError):  # full disk: the lock is held all the same
                 about = {**this_process(), "since": datetime.now().astimezone().isoformat(timespec="seconds")}
                 os.ftruncate(descriptor, 0)
                 os.pwrite(descriptor, json.dumps(about).encode() + b"\n", 0)
@@ -242,12 +242,17 @@ def holds(pid: int, run_dir: Path) -> bool:
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Hold a folder of several runs; raise `BlockingIOError` if another process holds it."""
+    """Make, hold and, if empty, remove a folder of some runs; raise `BlockingIOError` if another process holds it."""
+    made = [place for place in (folder, *folder.parents) if not place.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     finally:
+        with suppress(OSError):
+            for place in made:
+                place.rmdir()
         os.close(descriptor)
 
 
@@ -298,8 +303,8 @@ def _lock(descriptor: int, path: str) -> str:
     if is_there is not False:
         raise HeldError(owner, is_certain=bool(is_there))
     return (
-        f"warning: the file system of {path} has no locks ({why}): a second training of this run is noticed on this "
-        "machine alone"
+        f"warning: the file system of {path} has no locks ({why}): a second training of this run is only noticed on "
+        "this machine"
     )
 
 

@@ -19,7 +19,7 @@ def resolve_checkpoint(
     path: str | os.PathLike[str], prefer: str = BEST, report: Callable[[str], None] | None = None,
     policy: int | str | None = None, *, is_any_legal: bool = False,
 ) -> Path:  # fmt: skip
-    """Return the checkpoint of a path: a run directory, a checkpoint, or a directory that ``algo.save`` wrote.
+    """Return the path of a checkpoint, given that of a run, a checkpoint, or a directory that ``algo.save`` wrote.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def resolve_checkpoint(
     policy
         Name of the policy, if there are several.
     is_any_legal
-        Whether a run of one policy, which has no name, is legal with any `policy`.
+        Whether any `policy` is legal for a run of one policy, which has no name.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def resolve_checkpoint(
     NewerCheckpointError, UnreadableCheckpointError
         The checkpoint has a newer format or cannot be read; no other one is returned instead.
     CheckpointError
-        The path is not a checkpoint, `policy` is missing and there are several, or it is given and there is one.
+        The path is not a checkpoint, or `policy` is missing though there are several, or given though there is one.
     """
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"a checkpoint is named by a path, found {path!r:.60}: give that of a run or of algo.save")
@@ -83,10 +83,10 @@ def resolve_checkpoint(
 
 
 def local_copy(path: str | os.PathLike[str], prefer: str = BEST, report: Callable[[str], None] | None = None) -> Path:
-    """Return a path as it is; of a URL, a verified copy, as `penstock.runs.fetching.cached_copy` makes it."""
+    """Return a local path as it is, and for a URL the path of its copy by `penstock.runs.fetching.cached_copy`."""
     if not is_remote(path):
         return Path(path)
-    from penstock.runs.fetching import cached_copy  # local runs need nothing of it
+    from penstock.runs.fetching import cached_copy  # not needed for local runs
 
     return cached_copy(path, prefer, report)
 

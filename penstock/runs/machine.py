@@ -50,9 +50,9 @@ def about_here(packages: Iterable[str] = COMPARED) -> About:
 
 
 def differences(home: About, node: About) -> str:
-    """Return in words which versions of a node differ from those at home; empty where none does.
+    """Describe the versions of a node that differ from those at home; empty if none does.
 
-    A commit that one of them does not know is not compared.
+    Commits are compared only if both are known.
     """
     known = [name for name in home.versions if name != _COMMIT or name in node.versions]
     pairs = [(name, home.versions[name], node.versions.get(name)) for name in known]
@@ -65,8 +65,8 @@ def this_machine() -> dict[str, Any]:
     Returns
     -------
     dict
-        host, system, cpu; cores (of the affinity, no more than a container grants), cpu_quota (cores that a container
-        grants; None: no limit), memory (bytes, of the machine or its container).
+        host, system, cpu; cores (of the CPU affinity, at most the quota), cpu_quota (cores that a container grants;
+        None: no limit), memory (bytes, of the machine or its container).
     """
     from penstock.ipc import available_cores, cpu_quota, memory_use  # here: `penstock --version` imports little
 

@@ -1,4 +1,4 @@
-"""Writer of a run's metrics: one JSON object per line, and the same as TensorBoard scalars."""
+"""Writer of a run's metrics: one JSON object per line, and the same values as TensorBoard scalars."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class MetricsLog:
     def write(self, steps: int, seconds: float, values: Mapping[str, float]) -> None:
         """Write one line ``{"steps": ..., "seconds": ..., "time": ..., <values>}`` and a TensorBoard scalar per value.
 
-        "time" is the calendar's, in seconds since 1970.
+        "time" is the time of day, in seconds since 1970.
 
         Parameters
         ----------
@@ -73,7 +73,7 @@ class MetricsLog:
         except OSError as error:
             if not self._warned:
                 self._warn(
-                    f"warning: metrics cannot be written to {self._directory} ({error.strerror}); training goes on "
+                    f"warning: metrics cannot be written to {self._directory} ({error.strerror}); training continues "
                     "without them until they can"
                 )
             self._warned = True
@@ -94,7 +94,7 @@ def _line(steps: int, seconds: float, values: Mapping[str, float]) -> bytes:
 class _EventFile:
     """One file of TensorBoard events, through TensorBoard's own writer class and messages.
 
-    Imports TensorBoard when made, not before: start-up does not wait for it, and torch is never needed.
+    TensorBoard is imported by the constructor, so that start-up does not wait for it; torch is never needed.
     """
 
     def __init__(self, directory: Path, first_step: int) -> None:
@@ -117,7 +117,7 @@ class _EventFile:
 
 
 def _writer_class() -> Any:
-    """Return TensorBoard's present ``EventFileWriter`` over a file of whole records.
+    """Return TensorBoard's current ``EventFileWriter`` class, changed to write a file of whole records.
 
     ``wandb.init(sync_tensorboard=True)`` and similar tools replace it by a subclass that records the directory of every
     writer. The returned class is between that subclass and TensorBoard's own, so that both work; the file is an

@@ -19,7 +19,7 @@ _CURVES = (("episode/mean_return", "#0072b2", "training"), ("evaluation/mean_ret
 
 
 def run_html(status: Status, run_dir: str | None) -> str:
-    """Return a run as HTML: a table of where it stands and, if it has a directory, the curves of its returns."""
+    """Return a run as HTML: a table of its progress and, if it has a directory, the curves of its returns."""
     rows = {
         "run": run_dir or "no directory",
         "steps": f"{status.steps:,} of {status.total_steps:,}",

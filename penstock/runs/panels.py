@@ -46,7 +46,7 @@ _KNOWN = (
 _LEAST_REST = 0.05
 _WORK_GLYPHS, _WAIT_GLYPH, _REST_GLYPH = "█▓▒", "░", " "
 _NOTED = "bold magenta"
-"""Look of what limits or is lost: legible on black and on white."""
+"""Style of limits and losses, legible on black and on white."""
 _WORK_COLORS = ("green", "cyan", "magenta", "yellow", "blue", "red")
 
 
@@ -64,10 +64,10 @@ def panels(
     width
         Columns of the terminal. From 80 on, panels are side by side.
     height
-        Lines of the terminal: panels lose rows, the least important ones first; limiting role and returns stay. None:
-        no limit.
+        Lines of the terminal. If they do not suffice, the least important rows are left out first; the limiting role
+        and returns stay. None: no limit.
     chosen
-        Number of the policy whose returns and losses are shown, of several.
+        Index of the policy whose returns and losses are shown, if there are several.
     """
     panes = _panes(status, [value for _, value, _ in history if value is not None], width, chosen)
     if height is None:
@@ -195,7 +195,7 @@ def _header(status: Status, width: int, limit: Sequence[Text]) -> Panel:
         (status.env, "bold default"),
     )  # fmt: skip
     run_dir = shown_path(status.run_dir) if status.run_dir else ""
-    if len(run_dir) > width - 8:  # the end of a path is shown
+    if len(run_dir) > width - 8:  # show the end of the path
         run_dir = "…" + run_dir[9 - width :]
     return panel(Group(row, *limit), title, subtitle=run_dir)
 
@@ -330,7 +330,7 @@ def _policies(policies: Sequence[PolicyStatus], width: int, chosen: int, most: i
 
 
 def _roles(status: Status, width: int) -> Pane:
-    """Return the pane of the roles: their shares of time, and what all cores spent theirs on."""
+    """Return the pane of the roles: the shares of time of each, and those of all cores together."""
     looks = _looks(status.roles)
     bar_width = 40 if width >= _WIDE else min(20, width // 4)
     name_width = max(len(role.name) for role in status.roles)
@@ -362,7 +362,7 @@ def _real_work(real_work: float, cores: Mapping[str, float]) -> list[Text]:
 
 
 def _looks(roles: Sequence[RoleShare]) -> Mapping[str, tuple[str, str]]:
-    """Return glyph and colour of each activity, equal in all roles; kinds of work are distinct without colour."""
+    """Return glyph and colour of each activity, the same in all roles; glyphs distinguish work without colour."""
     shades = shades_of(activity for role in roles for activity in role.activities)
     return {
         activity: (_WAIT_GLYPH, "bright_black") if shade == WAIT

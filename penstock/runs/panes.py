@@ -1,4 +1,4 @@
-"""Panes of a terminal: panels that lose rows, and vanish, in the order of their importance."""
+"""Panes of a terminal: panels that lose rows, and then disappear, the least important first."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from penstock.runs.formatting import number
 from penstock.runs.status import NodeStatus, RoleShare
 from penstock.runs.tables import WORDS, Cells, learners_table, nodes_table
 
-_DOTS = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))  # of a braille character: left and right, from below
+_DOTS = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))  # braille bits of the left and right column, upwards
 _AXIS_WIDTH, _MOST_LABEL = 10, 20
 
 Row = tuple[str, str | Text]
 """Label and value of a row."""
 Point = tuple[int, float | None, float | None]
-"""Steps, mean return in training, and that of the last evaluation; None before there is one."""
+"""Steps, mean return in training, and mean return of the last evaluation; None before there is one."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,11 @@ class Pane:
     importance
         Order in which panes get rows, from 0 on.
     rows, enough, least
-        Number of rows of the whole pane, of those that matter, and the smallest with which it is shown.
+        Number of rows of the whole pane, of the rows that matter, and the smallest number with which it is shown.
     frame
-        Lines beside the rows: borders and headings.
+        Lines besides the rows: borders and headings.
     draw
-        Function that returns the pane with a number of rows.
+        Function that returns the pane drawn with a given number of rows.
     """
 
     importance: int
@@ -51,7 +51,7 @@ class Pane:
 
 
 def fitted(panes: Sequence[Pane], height: int) -> RenderableType:
-    """Draw the panes that fit: each gets first its least rows, then enough, then all, the most important ones first."""
+    """Draw the panes that fit: in order of importance, all get their least rows first, then enough, then all rows."""
     rows: dict[int, int] = {}
     in_order = sorted(range(len(panes)), key=lambda place: panes[place].importance)
     for place in in_order:
@@ -72,7 +72,7 @@ def beside(importance: int, columns: Sequence[tuple[str, Sequence[Row]]], width:
     """Return a pane of panels side by side, each with rows of a label and a value."""
     needs = [sum(max((len(row[part]) for row in rows), default=0) for part in (0, 1)) + 5 for _, rows in columns]
     left, *others = (2, *(3 for _ in columns[1:]))
-    if len(columns) == 2:  # in steps, so that the border seldom moves
+    if len(columns) == 2:  # in multiples of 4, so that the border seldom moves
         left = -4 * (-max(2 * width // 5, min(needs[0], width - needs[1], width // 2)) // 4)
         others = [width - left]
 
@@ -90,12 +90,12 @@ def beside(importance: int, columns: Sequence[tuple[str, Sequence[Row]]], width:
 
 
 def _titled(title: str, hidden: int) -> str:
-    """Return the title of a panel of which rows are hidden."""
+    """Return the title of a panel, with the number of hidden rows."""
     return f"{title}, {hidden} more hidden" if hidden > 0 else title
 
 
 def of_table(importance: int, title: str, least: int, table: Callable[[int], Table], count: int) -> Pane:
-    """Return the pane of a table that is drawn with a number of rows, at most `count`."""
+    """Return the pane of a table of `count` rows; `table` draws a given number of them."""
 
     def draw(rows: int) -> RenderableType:
         return panel(table(rows), _titled(title, count - rows))
@@ -115,9 +115,9 @@ def columns_table(
     width
         Columns of the terminal.
     order
-        Titles in the order of their importance; others follow from left to right.
+        Titles in order of importance; others follow from left to right.
     looks
-        Styles of rows, by number.
+        Styles of rows, by row number.
     """
     kept = set[str]()
     for title in dict.fromkeys((*order, *columns)):
@@ -156,7 +156,7 @@ def versions_pane(columns: Cells, width: int, most: int) -> Table:
 
 
 def chart_of(history: Sequence[Point], width: int, heading: str) -> Pane:
-    """Return the pane of a chart of returns over steps, in dots: training dotted, evaluations solid."""
+    """Return the pane of a chart of returns over steps in braille dots: training dotted, evaluations solid."""
     columns = width - 4 - _AXIS_WIDTH
     curves = [
         (title, look, gap, [(point[0], value) for point in history if (value := point[place]) is not None])
@@ -214,7 +214,7 @@ def pairs(rows: Sequence[Row]) -> Table:
     table = Table.grid(padding=(0, 1, 0, 0))
     width = max((len(label) for label, _ in rows), default=0)
     table.add_column(style="dim", no_wrap=True, min_width=min(_MOST_LABEL, width))
-    table.add_column()  # which rich makes narrower, unlike one that may not wrap
+    table.add_column()  # rich narrows a column only if it may wrap
     for label, value in rows:
         shown = Text(value) if isinstance(value, str) else value
         shown.no_wrap, shown.overflow = True, "ellipsis"
@@ -223,7 +223,7 @@ def pairs(rows: Sequence[Row]) -> Table:
 
 
 def packed(entries: Sequence[Text], width: int) -> list[Text]:
-    """Return lines of as many entries as fit, in order."""
+    """Return the entries, in order, in lines that hold as many as fit."""
     lines: list[Text] = []
     for entry in entries:
         if lines and lines[-1].cell_len + 2 + entry.cell_len <= width:

@@ -1,4 +1,4 @@
-"""Processes of trainings: identity, life, CPU time, and signals that end them.
+"""Training processes: their identity, whether they live, their CPU time, and signals that end them.
 
 SIGHUP is sent when the terminal is closed, SIGUSR1 by batch systems before a time limit. SIGQUIT has no handler and
 ends the process at once, without a checkpoint.
@@ -17,12 +17,12 @@ from typing import Any
 from penstock.ipc import set_parent_death_signal
 
 _PROC = Path("/proc")
-# Places among the fields behind the name in /proc/PID/stat (proc(5), less 3): parent, CPU times, start.
+# Indices of fields after the name in /proc/PID/stat (numbers in proc(5), less 3): parent, CPU times, start.
 _PARENT, _USER, _SYSTEM, _STARTED = 1, 11, 12, 19
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
-"""Signals that end a training in good order."""
+"""Signals that end a training cleanly."""
 Handler = Callable[[int, FrameType | None], None]
 
 
@@ -56,7 +56,7 @@ class Installed:
         """Restore the earlier handlers, unless another one has been installed meanwhile."""
         for signum, before in self.before.items():
             if signal.getsignal(signum) is self._handler:
-                # None: a handler that was not installed from Python, and cannot be put back from it.
+                # None: a handler that was not installed from Python, and cannot be restored from it.
                 signal.signal(signum, signal.SIG_DFL if before is None else before)
 
 
@@ -67,9 +67,9 @@ def this_process() -> dict[str, Any]:
 
 
 def is_alive(process: Mapping[str, Any]) -> bool | None:
-    """Return whether a process described by `this_process` is alive; None if it is of another machine or container.
+    """Return whether a process described by `this_process` is alive; None if it is on another machine or container.
 
-    A process that has reused the pid has another start time.
+    A later process with the same pid has another start time.
     """
     if any(process.get(name) != mine for name, mine in _numbering().items()):
         return None
@@ -80,7 +80,7 @@ def is_alive(process: Mapping[str, Any]) -> bool | None:
 def child_setup(cores: Collection[int]) -> Callable[[], None]:
     """Return the ``preexec_fn`` of `subprocess.Popen` for a training.
 
-    The child runs on `cores`, and receives SIGTERM, at which it saves, when this process ends in any way.
+    The child runs on `cores`. When this process ends for any reason, the child receives SIGTERM, at which it saves.
     """
     parent = os.getpid()
 

@@ -1,4 +1,4 @@
-"""Runs as recorded in their files, also while they train, or on another machine."""
+"""Runs as recorded in their files, even while they train or on another machine."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class RecordedRun:
     directory
         The run directory.
     name
-        Path relative to the folder of the search.
+        Path relative to the searched folder.
     problem
         Reason why ``config.json`` cannot be read; algorithm and settings are then empty.
     """
@@ -82,7 +82,7 @@ class RecordedRun:
 
     @property
     def origin(self) -> str:
-        """Words about the parent, such as "base at step 10,000"; empty without one."""
+        """Description of the parent, such as "base at step 10,000"; empty without one."""
         steps = self.parent.get("steps")
         at = f" at step {steps:,}" if type(steps) is int else ""
         return f"{Path(self.parent['path']).name}{at}" if self.parent else ""
@@ -117,7 +117,7 @@ class RecordedRun:
 
     @cached_property
     def summary(self) -> dict[str, Any]:
-        """Row of a table about the run, from its status or else the end of its metrics; None: unknown.
+        """Row of the run in a table, from its status or else the end of its metrics; None: unknown.
 
         Returns
         -------
@@ -184,7 +184,7 @@ def find_runs(places: Sequence[str | os.PathLike[str]]) -> list[RecordedRun]:
     Parameters
     ----------
     places
-        Runs, or folders that hold runs; of URLs the records are fetched, into a temporary directory.
+        Runs, or folders that hold runs; records behind URLs are fetched into a temporary directory.
 
     Raises
     ------
@@ -193,7 +193,7 @@ def find_runs(places: Sequence[str | os.PathLike[str]]) -> list[RecordedRun]:
     """
     found: dict[Path, RecordedRun] = {}
     for url in filter(is_remote, places):
-        from penstock.runs.fetching import copies_of_records  # local runs need nothing of it
+        from penstock.runs.fetching import copies_of_records  # not needed for local runs
 
         found |= {path: recorded(path, name) for path, name in copies_of_records(url)}
     for place in (Path(place) for place in places if not is_remote(place)):
@@ -237,7 +237,7 @@ def _last_known(run: RunDirectory) -> dict[str, Any]:
 
 
 def _share(steps: Any, total: Any) -> float | None:
-    """Return the share of the budget that is spent, at most 1; None if one of them is unknown or is no number."""
+    """Return the share of the budget that is spent, at most 1; None if `steps` or `total` is not a number."""
     if type(steps) not in (int, float) or type(total) not in (int, float) or not total:
         return None
     return float(min(1.0, steps / total))

@@ -1,6 +1,6 @@
-"""Directories behind URLs of fsspec, such as ``s3://bucket/run``: files sent, verified, listed and removed there.
+"""Directories behind URLs of fsspec, such as ``s3://bucket/run``: files are sent, verified, listed and removed there.
 
-Each file is complete or absent at its target. A checkpoint is complete with its ``meta.json``, which is sent last.
+Each file is complete or absent at its target. A checkpoint is complete once its ``meta.json``, sent last, is there.
 """
 
 from __future__ import annotations
@@ -63,16 +63,16 @@ class RemoteDirectory:
         self._is_local = scheme in ("file", "local")
         self.url = f"{scheme}://{'/' if self._is_local else ''}{rest}"
         if has_secret(self.url):
-            found = f"{masked(self.url)} has a secret, which the files of a run would hold"
+            found = f"{masked(self.url)} has a secret, which would be written to the files of the run"
             raise RemoteError(f"{found}: give it to fsspec by its configuration, or by an environment variable")
         options: dict[str, Any] = {"auto_mkdir": True} if self._is_local else {"use_listings_cache": False}
-        if scheme in ("s3", "s3a"):  # who calls tries again, and says so
+        if scheme in ("s3", "s3a"):  # callers retry, and report it
             options["config_kwargs"] = {"retries": {"max_attempts": 1}, **conf.get("s3", {}).get("config_kwargs", {})}
         try:
             self._fs, self._root = url_to_fs(self.url, skip_instance_cache=scheme != "memory", **options)
             self._fs.retries = 1
         except ImportError as error:
-            from penstock.extras import install_command  # needed after an error alone
+            from penstock.extras import install_command  # only needed after an error
 
             command = install_command("s3") if scheme in ("s3", "s3a") else "the package that it names"
             raise RemoteError(f"{self.url} needs a package that is missing ({error}). Install: {command}") from error
@@ -91,7 +91,7 @@ class RemoteDirectory:
         return RemoteDirectory(above) if _URL.match(f"{above}/") and not above.endswith(("/", ":")) else None
 
     def files(self, within: str = "") -> dict[str, int]:
-        """Return the sizes of all files in bytes, by their paths within the directory; of those `within` a folder."""
+        """Return the sizes in bytes of all files (in the folder `within`), by their paths within the directory."""
         found = {}
         try:
             listing = self._fs.find(self._path(within).rstrip("/"), detail=True)
@@ -116,21 +116,21 @@ class RemoteDirectory:
         return bytes(self._fs.cat_file(self._path(name)))
 
     def fetch(self, name: str, target: Path, nbytes: int) -> None:
-        """Copy a file of a known size to a new local file; raise `OSError` if the copy has another size."""
+        """Copy a file to a new local file; raise `OSError` if the copy has fewer than `nbytes` bytes."""
         target.parent.mkdir(parents=True, exist_ok=True)
         self._fs.get_file(self._path(name), os.fspath(target))
         if (found := target.stat().st_size) < nbytes:
             raise OSError(f"{self.url}/{name} has {found} bytes instead of {nbytes}")
 
     def send(self, name: str, source: BinaryIO, nbytes: int, sha256: str | None = None) -> None:
-        """Write a file, and verify its size and checksum where it lies.
+        """Write a file, and verify its size and checksum at the target.
 
         Parameters
         ----------
         name
             Path within the directory.
         source
-            File that is read from its present position on.
+            File to read from its current position.
         nbytes
             Number of bytes to send.
         sha256
@@ -139,9 +139,9 @@ class RemoteDirectory:
         Raises
         ------
         ChangedError
-            The local file has other contents than expected: it was replaced meanwhile.
+            The local file does not have the expected contents: it was replaced meanwhile.
         OSError
-            What lies at the target afterwards differs.
+            The written file has another size or checksum.
         Exception
             Errors of the file system.
         """
@@ -161,7 +161,7 @@ class RemoteDirectory:
             file.close()
         except BaseException:
             with suppress(Exception):
-                file.closed = True  # or else its end would complete it
+                file.closed = True  # otherwise its destructor would complete the upload
                 file.discard()
             raise
         if self._is_local:
@@ -173,7 +173,7 @@ class RemoteDirectory:
             raise OSError(f"{self.url}/{name} has another checksum after it was sent")
 
     def claim(self, name: str, data: bytes) -> None:
-        """Write a new file that another process may write at the same time; raise `RemoteError` if it was first."""
+        """Create a file; raise `RemoteError` if another process was first, or it cannot be written."""
         try:
             self._fs.pipe_file(self._path(name), data, mode="create")
         except Exception as error:
@@ -196,7 +196,7 @@ class RemoteDirectory:
             is_run = "config.json" in there
             raise RemoteError(
                 f"run_dir={self.url!r} {'holds a run' if is_run else f'is not empty ({there[0]})'}, and nothing is "
-                f"overwritten: give another name{f', or go on with: penstock resume {self.url}' if is_run else ''}"
+                f"overwritten: give another name{f', or resume it: penstock resume {self.url}' if is_run else ''}"
             )
 
     def require_usable(self) -> None:
@@ -207,7 +207,7 @@ class RemoteDirectory:
             self._fs.pipe_file(self._path(name), data)
             doing = "read"
             if self.read(name) != data:
-                raise OSError("a file has other contents than were written")
+                raise OSError("a file does not have the contents that were written")
             doing = "removed"
             self._fs.rm_file(self._path(name))
             doing = "listed"
@@ -233,14 +233,14 @@ class ChangedError(Exception):
 
 
 def _blocks(source: BinaryIO, nbytes: int) -> Iterator[bytes]:
-    """Yield the next bytes of a file in blocks; fewer where it ends."""
+    """Yield the next `nbytes` bytes of a file in blocks; fewer if it ends before."""
     while nbytes and (block := source.read(min(_BLOCK_NBYTES, nbytes))):
         nbytes -= len(block)
         yield block
 
 
 def why(error: BaseException) -> str:
-    """Return the reason of an error of a file system in words."""
+    """Return the cause of a file system's error in words."""
     if isinstance(error, FileExistsError):
         return "another training has begun there at the same moment"
     text, kind = " ".join(str(error).split()), type(error).__name__
@@ -249,5 +249,5 @@ def why(error: BaseException) -> str:
     if isinstance(error, PermissionError):
         return f"permission is denied ({text}): the credentials need the right to list, read, write and delete there"
     if isinstance(error, FileNotFoundError):
-        return f"the bucket or directory does not exist ({text}): make it first"
+        return f"the bucket or directory does not exist ({text}): create it first"
     return f"{kind}: {text}" if text else kind

@@ -3,10 +3,10 @@
 =====================  ====================================================================
 ``run.lock``           names the process that trains in the directory and locks the file
 ``config.json``        algorithm, settings, command, commit, machine, versions
-``status.json``        present state of the run; replaced every second
+``status.json``        current state of the run; replaced every second
 ``metrics.jsonl``      numbers over time; TensorBoard events beside it
 ``evaluations.jsonl``  every episode of every evaluation
-``episode.jsonl``      steps of a recent training episode, where a feature shows one
+``episode.jsonl``      steps of a recent training episode, if a feature records one
 ``hardware.jsonl``     cores, memory and GPUs over time
 ``checkpoints/``       the last few by steps, and ``best``
 ``replay/``            contents of the replay buffers, if they are saved
@@ -95,7 +95,7 @@ class _ConfigFile(_Run, total=False):
 
 
 class RunDirectory:
-    """Directory of one run, made by `create` and found again by `open`.
+    """Directory of one run, created by `create` and found by `open`.
 
     Attributes
     ----------
@@ -113,7 +113,7 @@ class RunDirectory:
     lock : RunLock or None
         Ownership of the directory by this process while it trains there.
     remote : RemoteDirectory or None
-        Directory behind a URL that this process has just found vacant, and where the run is sent.
+        Directory behind a URL, found vacant by `create`, to which the run is sent; None for runs that `open` found.
     """
 
     def __init__(
@@ -131,15 +131,15 @@ class RunDirectory:
         cls, path: str | os.PathLike[str], *, env_name: str, algorithm: str, config: Mapping[str, Any],
         policies: Sequence[str] = (),
     ) -> RunDirectory:  # fmt: skip
-        """Make a run directory, own it, and write its ``config.json``.
+        """Create a run directory, own it, and write its ``config.json``.
 
-        If several processes do so at once, one succeeds.
+        If several processes try this at once, one succeeds.
 
         Parameters
         ----------
         path
-            The directory; "auto" is ``runs/<env>-<algorithm>-<time>``, with a number appended if that exists. A URL
-            is a directory in ``runs`` of the same name, whose files are sent there; after a slash that name is added.
+            The directory; "auto" is ``runs/<env>-<algorithm>-<time>``, with a number appended if that exists. With a
+            URL, files are sent there from ``runs/<its last part>``; one that ends with a slash gets the automatic name.
         env_name
             Name of the environment.
         algorithm
@@ -198,7 +198,7 @@ class RunDirectory:
 
     @classmethod
     def own(cls, path: str | os.PathLike[str]) -> RunDirectory:
-        """Find an existing run and own its directory for training.
+        """Find an existing run, and own its directory in order to train there.
 
         Raises
         ------
@@ -210,13 +210,13 @@ class RunDirectory:
         """
         if link := next(_links_in(cls.open(path).path), None):
             raise RunDirectoryError(
-                f"{link} is a link, and a training would write to what it leads to: remove it, or link the whole run"
+                f"{link} is a link, and a training would write to its target: remove it, or link the whole run"
             )
         try:
             lock = take_lock(Path(path).absolute())
         except OSError as error:
             raise RunDirectoryError(
-                f"{path} cannot be written: {error.strerror} ({error.filename}). A run goes on where its files are"
+                f"{path} cannot be written: {error.strerror} ({error.filename}). A run is resumed where its files are"
             ) from error
         try:
             run = cls.open(path)  # again: the last owner may have changed it
@@ -241,8 +241,8 @@ class RunDirectory:
         directory = Path(path)
         if is_remote(path):
             raise RunDirectoryError(
-                f"{path} is a URL, and a local run is needed here. penstock resume, eval, info, export, runs, plot, "
-                "compare and report read remote runs"
+                f"{path} is a URL, but a local run is needed here. penstock resume, eval, info, export, runs, plot, "
+                "compare and report can read remote runs"
             )
         if not (directory / CONFIG).is_file():
             raise RunDirectoryError(f"{directory} {_what_is(directory)}; {runs_near(directory)}")
@@ -267,7 +267,7 @@ class RunDirectory:
         return self.lock.place.is_there and os.path.lexists(Path(self.lock.place.path).with_name(CONFIG))
 
     def restore(self) -> None:
-        """Write the run anew after its directory was removed, or replaced by an empty one, during training.
+        """Restore the run after its directory was removed, or replaced by an empty one, during training.
 
         Raises
         ------
@@ -278,7 +278,7 @@ class RunDirectory:
         """
         assert self.lock is not None
         directory, is_same = Path(self.lock.place.path).parent, self.lock.is_same_directory
-        os.makedirs(os.path.realpath(directory), exist_ok=True)  # also where a link leads to nothing
+        os.makedirs(os.path.realpath(directory), exist_ok=True)  # even for a dangling link
         if not is_same and not is_vacant(directory):
             raise RunDirectoryError(f"{directory} holds something else now, and nothing is overwritten")
         if not self.lock.place.is_there:
@@ -321,7 +321,7 @@ class RunDirectory:
         return list(self.info.get("policies", ()))
 
     def resume_command(self, steps: int, *, is_out_of_time: bool = False) -> str:
-        """Return the command that resumes the run, with spent budgets given again.
+        """Return the command that resumes the run, with new budgets in place of spent ones.
 
         Parameters
         ----------
@@ -346,7 +346,7 @@ class RunDirectory:
         self._write_config(self.path)
 
     def record_parent(self, at: int, place: Path, meta: Mapping[str, Any]) -> None:
-        """Record in ``config.json`` that the run has taken weights of another one.
+        """Record in ``config.json`` that the run has loaded weights of another one.
 
         Parameters
         ----------
@@ -363,7 +363,7 @@ class RunDirectory:
             path = path.parent.parent if path.parent.name == POLICIES else path
         parent = {"path": os.fspath(path), "run": meta.get("run"), "steps": meta.get("steps"), "at": at}
         self.info["parents"] = [*self.info.get("parents", ()), parent][-_MOST_PARENTS:]
-        with suppress(OSError):  # a full disk or a removed directory ends no run; the next writing has it
+        with suppress(OSError):  # a full disk or a removed directory does not end the run; the next write has it
             self._write_config(self.path)
 
     def _write_config(self, directory: Path) -> None:

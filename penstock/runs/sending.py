@@ -1,8 +1,8 @@
 """Sending of a run's files to its remote directory, by a thread that training does not wait for.
 
-The run directory is scanned: the thread needs no word of the processes that write there. Checkpoints are sent newest
-first, under a name that is free, with their ``meta.json`` last; one that replaces another of the same name, such as the
-best, gets a suffix, and the other is removed after it is complete. Contents of replay buffers are sent as they are
+The thread scans the run directory; the processes that write there do not notify it. Checkpoints are sent newest first,
+each under an unused name, with their ``meta.json`` last. One that replaces another of the same name, such as the best,
+gets a suffix, and the old one is removed once the new one is complete. Contents of replay buffers are sent as they are
 saved: files under new names, then their manifest. Other files are sent whole when they have changed.
 """
 
@@ -29,7 +29,7 @@ from penstock.runs.vacancy import CONFIG
 SCAN_SECONDS = 1.0
 """Seconds between scans of the run directory."""
 FILE_SECONDS = 30.0
-"""Least seconds between two copies of a file that grows; ten times as long as the last one took, if that is longer."""
+"""Least seconds between two copies of a growing file, or ten times the duration of the last copy if that is longer."""
 MOST_PATIENCE = 60.0
 """Longest pause before a failed transfer is tried again, in seconds."""
 _MOST_CHANGES = 5
@@ -37,7 +37,7 @@ _MOST_CHANGES = 5
 
 @dataclass(frozen=True)
 class _Due:
-    """Part of the run that is to be sent.
+    """Part of the run that has to be sent.
 
     Attributes
     ----------
@@ -46,9 +46,9 @@ class _Due:
     name
         Path within the run.
     count, nbytes
-        Files, and their bytes.
+        Number of files and of their bytes.
     status
-        Present status of the local file that decides.
+        Fingerprint of the local part, which is sent again when it changes.
     send
         Function that sends it.
     """
@@ -72,12 +72,12 @@ class Sender:
     Attributes
     ----------
     notes : list of str
-        Messages for the user, which the reader removes.
+        Messages for the user; the reader removes them.
 
     Raises
     ------
     RemoteError
-        The remote directory cannot be used, or the run has gone on elsewhere.
+        The remote directory cannot be used, or the run was resumed elsewhere.
     """
 
     def __init__(self, run: RunDirectory) -> None:
@@ -86,12 +86,12 @@ class Sender:
         if run.remote is None:
             self._place.require_usable()
         self.notes: list[str] = []
-        self._there: dict[str, int] | None = None  # files at the target, by name; None: to be listed
+        self._there: dict[str, int] | None = None  # sizes of files at the target; None: to be listed
         self._checkpoints: dict[str, tuple[str, str]] = {}  # local name: name at the target, SHA-256 of meta.json
-        self._newest: dict[str, int] = {}  # steps of the newest checkpoint that was sent, by its folder
+        self._newest: dict[str, int] = {}  # steps of the newest checkpoint that was sent, by folder
         self._sent: dict[str, tuple[int, ...]] = {}  # status of local files when they were sent, by part
-        self._changed: dict[str, int] = {}  # times that a part was replaced while it was sent, one after another
-        self._next: dict[str, float] = {}  # moment from which they may be sent again
+        self._changed: dict[str, int] = {}  # consecutive times that a part was replaced while it was sent
+        self._next: dict[str, float] = {}  # time from which a file may be sent again
         self._due: list[_Due] = []
         self._problem = ""
         self._is_over = self._is_urgent = False
@@ -101,7 +101,7 @@ class Sender:
         self._require_own()
 
     def start(self) -> None:
-        """Begin to send; it may be called again."""
+        """Start to send; it may be called again."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="penstock-sender", daemon=True)
             self._thread.start()
@@ -115,14 +115,14 @@ class Sender:
         }  # fmt: skip
 
     def flush(self, seconds: float) -> tuple[str, ...]:
-        """Wait until everything is sent, or some seconds are over; return the parts of the run that are not."""
+        """Wait until everything is sent, but at most `seconds`; return the parts of the run that are not sent."""
         if self._thread is None:
             return ()
         deadline = time.monotonic() + seconds
         with self._wake:
             self._is_urgent, scans = True, self._scans
             self._wake.notify_all()
-            # A scan may have begun before. The wait is short, so that a signal is handled.
+            # Two scans, since one may have begun before. Waits are short, so that signals are handled.
             while self._scans < scans + 2 and time.monotonic() < deadline and self._thread.is_alive():
                 self._wake.wait(0.1)
             self._is_urgent = False
@@ -130,7 +130,7 @@ class Sender:
         return () if is_done else tuple(part.name for part in self._due) or ("a scan of the run is not finished",)
 
     def close(self) -> None:
-        """End the thread, which may be in the midst of a file: what it has begun counts as not sent."""
+        """End the thread; a file that it is in the middle of sending counts as not sent."""
         with self._wake:
             self._is_over = True
             self._wake.notify_all()
@@ -147,16 +147,16 @@ class Sender:
                 failures = 0
                 if self._problem:
                     self._problem = ""
-                    self.notes.append(f"{self._place.url}: everything is sent again")
-            except _GoneOnError as error:
+                    self.notes.append(f"{self._place.url}: files can be sent again, and all are sent")
+            except _OtherHistoryError as error:
                 self.notes.append(f"warning: nothing is sent any more: {error}")
                 self._problem, self._is_over = str(error), True
             except Exception as error:  # of fsspec, its file systems and their libraries
                 if not self._problem:
                     count = sum(part.count for part in self._due)
                     self.notes.append(
-                        f"warning: {count} files are not sent to {self._place.url} yet: {why(error)}. It is tried "
-                        "again while the run lasts"
+                        f"warning: {count} files are not sent to {self._place.url} yet: {why(error)}. This is retried "
+                        "while the run lasts"
                     )
                 self._problem, self._there = why(error), None
                 failures += 1
@@ -168,13 +168,13 @@ class Sender:
                     self._wake.wait(min(pause, 2.0 if failures else 0.02) if self._is_urgent else pause)
 
     def _send_all(self) -> None:
-        """Send what is due, scanning anew after each part; raise the first error."""
+        """Send what is due, with a new scan after each part; raise the first error."""
         is_checked = False
         while not self._is_over:
             try:
                 self._due = sorted(self._scan(), key=lambda part: part.order)
                 if not self._due:
-                    for folder in self._newest:  # what has been removed here since
+                    for folder in self._newest:  # checkpoints that were removed here since
                         self._prune(folder)
                     return
                 if not is_checked:
@@ -191,33 +191,33 @@ class Sender:
                 if not isinstance(error, ChangedError) and not str(name).startswith(f"{self._run.path}{os.sep}"):
                     raise
                 if self._due:
-                    self._heed_change(self._due[0])
+                    self._count_change(self._due[0])
 
-    def _heed_change(self, part: _Due) -> None:
-        """Count a part that was replaced while it was sent; leave it out if that never ends."""
+    def _count_change(self, part: _Due) -> None:
+        """Count a part that was replaced while it was sent; leave it out if it keeps changing."""
         self._changed[part.name] = self._changed.get(part.name, 0) + 1
         if self._changed[part.name] > _MOST_CHANGES:
             self._sent[part.name] = part.status
             self.notes.append(f"warning: {part.name} is damaged, or changes all the time: it is not sent")
 
     def _require_own(self) -> None:
-        """Raise `_GoneOnError` if what is at the target has another history than this run."""
+        """Raise `_OtherHistoryError` if the run at the target has another history than this one."""
         try:
             there = document_in(self._place.read(CONFIG), f"{self._place.url}/{CONFIG}")
-        except FileNotFoundError:  # removed by its owner: sent anew
+        except FileNotFoundError:  # removed by its owner: everything is sent again
             self._there = None
             self._sent.clear()
             return
         theirs, ours = there.get("run", {}), self._run.info
         resumed = ours.get("resumed", [])
         if theirs.get("id") != ours.get("id") or theirs.get("resumed", []) != resumed[: len(theirs.get("resumed", []))]:
-            raise _GoneOnError(
-                f"{self._place.url} has another run, or this one was resumed elsewhere since. To go on from there: "
+            raise _OtherHistoryError(
+                f"{self._place.url} holds another run, or this one was resumed elsewhere since. To continue there: "
                 f"penstock resume {self._place.url}"
             )
 
     def _list(self) -> None:
-        """List the target, read the descriptions of its checkpoints, and remove parts of unfinished ones."""
+        """List the target, read the descriptions of its checkpoints, and remove unfinished and replaced ones."""
         there = self._place.files()
         self._checkpoints, leftovers = {}, list[str]()
         saved: dict[str, tuple[str, int]] = {}
@@ -312,10 +312,16 @@ class Sender:
         whole = (int(sha256_of(manifest)[:15], 16),)
         if self._sent.get(name) == whole:
             return
-        named = manifest_in(manifest, path / MANIFEST).file_names()
+        save = manifest_in(manifest, path / MANIFEST)
+        named = save.file_names()
         try:
             sizes = {file: (path / file).stat().st_size for file in named}
-        except FileNotFoundError:  # removed by a later save, whose manifest the next scan finds
+        except FileNotFoundError:
+            gone = {file for file in named if not (path / file).exists()}
+            # A later save replaces the manifest before it removes files; the next scan finds its manifest.
+            if (path / MANIFEST).read_bytes() == manifest:
+                self._sent[name] = whole
+                self.notes.append(f"warning: {name} is not sent: {save.without(gone)}. The next save writes them anew")
             return
         missing = [file for file in sizes if there.get(f"{name}/{file}") != sizes[file]]
 
@@ -345,7 +351,7 @@ class Sender:
                 self._remove(self._checkpoints.pop(f"{folder}/{step}")[0])
 
     def _remove(self, target: str) -> None:
-        """Remove a checkpoint at the target, its description first, unless there are other files beside it."""
+        """Remove a checkpoint at the target, its description first, unless there are other files in its folder."""
         names = {name.removeprefix(f"{target}/") for name in self._place.files(target)}
         if names <= FILES:
             self._forget([f"{target}/{name}" for name in sorted(names, key=lambda name: name != META)])
@@ -356,8 +362,8 @@ class Sender:
             (self._there or {}).pop(name, None)
 
 
-class _GoneOnError(RemoteError):
-    """The target has another history than this run."""
+class _OtherHistoryError(RemoteError):
+    """The run at the target has another history than this run."""
 
 
 def base_name(folder: str) -> str:
@@ -369,7 +375,7 @@ def base_name(folder: str) -> str:
 
 
 def folders_of(names: Mapping[str, int]) -> dict[str, set[str]]:
-    """Return the names of files by their directories."""
+    """Return the names of the files in each directory."""
     found: dict[str, set[str]] = {}
     for name in names:
         folder, _, file = name.rpartition("/")
@@ -378,5 +384,5 @@ def folders_of(names: Mapping[str, int]) -> dict[str, set[str]]:
 
 
 def moment_of(about: Mapping[str, Any]) -> tuple[str, int]:
-    """Return when a checkpoint was saved, from its description: later ones are larger."""
+    """Return when a checkpoint was saved, from its description, as a value that is larger for later ones."""
     return str(about.get("saved_at", "")), int(about.get("steps") or 0)

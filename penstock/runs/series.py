@@ -16,13 +16,13 @@ import numpy as np
 from penstock.runs.documents import is_finite, open_ordinary
 from penstock.runs.growing import Cursor, stretches
 
-# Parts of lines of `MetricsLog`: the beginning, a key that lines of versions without markers lack, a marker's key.
+# Parts of lines of `MetricsLog`: the beginning, a key that is missing in versions without markers, a marker's key.
 _BEGIN, _TIME, _MARKER = b'{"steps": ', b', "time": ', b', "resumed": '
 MOST_NAMES = 4096
-"""Largest number of names that are kept of a file."""
+"""Largest number of metrics that are kept from a file."""
 _NUMBERS = frozenset((int, float, type(None)))
-_PIECE_NBYTES = 1 << 16  # at an end of a file
-_SAMPLE_NBYTES = (1 << 12, 1 << 16)  # of a piece that has y in most lines, and in few
+_PIECE_NBYTES = 1 << 16  # read at an end of a file
+_SAMPLE_NBYTES = (1 << 12, 1 << 16)  # where most lines have y, and where few have
 
 
 def numbers_in(line: bytes) -> dict[str, Any] | None:
@@ -62,11 +62,11 @@ def standing_rows(steps: np.ndarray, seconds: np.ndarray, is_marker: np.ndarray)
 
 
 Range = tuple[str, float, float]
-"""Name of a column, and the lowest and the highest value of a range of it."""
+"""Name of a column, and the lowest and the highest value of a range in it."""
 
 
 class Columns:
-    """Metrics by name, each with the numbers of its lines and its values.
+    """Metrics by name, each with its line numbers and values.
 
     Parameters
     ----------
@@ -130,8 +130,8 @@ class Columns:
     def reduced(self, most: int, within: Range | None = None) -> dict[str, list[float | None]]:
         """Return the columns of valid lines in at most `most` rows; None where a line has no number.
 
-        Of more lines, each of `most` // 2 stretches becomes two rows, the lowest and the highest value of each column,
-        so that no spike is hidden. Within a range of a column most stretches are, and fewer elsewhere.
+        More lines are divided into `most` // 2 stretches. Each becomes two rows, with the lowest and the highest value
+        of each column, so that no spike is hidden. Most stretches are within the range, if one is given.
         """
         stands = standing_rows(self._whole("steps"), self._whole("seconds"), np.frombuffer(self._is_marker, bool))
         count, rows_of = int(stands.sum()), np.cumsum(stands) - 1
@@ -153,14 +153,14 @@ class Columns:
         return shown
 
     def _rows_within(self, within: Range, stands: np.ndarray) -> tuple[int, int]:
-        """Return the first valid row of a range and the one after the last."""
+        """Return the first valid row in a range, and the row after the last one."""
         name, low, high = within
         values = self._whole(name)[stands]
         rows = np.flatnonzero((low <= values) & (values <= high))
         return (int(rows[0]), int(rows[-1]) + 1) if rows.size else (0, 0)
 
     def _known(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Return the numbers of the lines that have a name, ascending, and their values."""
+        """Return the numbers of the lines that have a metric, ascending, and its values."""
         lines, values = self._columns.get(name, (array("I"), array("d")))
         return np.array(lines, np.int64), np.array(values, float)
 
@@ -181,7 +181,7 @@ def columns_in(path: Path, most: int) -> dict[str, list[float | None]]:
 
 
 def _begins(count: int, most: int, within: tuple[int, int] | None) -> np.ndarray:
-    """Return the first rows of at most `most` stretches of `count` rows, most of them within some rows."""
+    """Return the first rows of at most `most` stretches of `count` rows, most of them in the rows `within`."""
     begin, end = within or (0, 0)
     around = max(1, most // 8)
     stretches = min(most - around - 1, end - begin)
@@ -192,7 +192,7 @@ def _begins(count: int, most: int, within: tuple[int, int] | None) -> np.ndarray
 
 
 class GrowingCurve:
-    """One metric over another, read further as the file grows.
+    """One metric over another, read incrementally as the file grows.
 
     Parameters
     ----------
@@ -201,7 +201,7 @@ class GrowingCurve:
     x, y
         Names of the numbers.
     most
-        Largest number of points; beyond it, two neighbours become their mean. None: no limit.
+        Largest number of points, beyond which neighbours are averaged in pairs. None: no limit.
 
     Attributes
     ----------
@@ -315,7 +315,7 @@ def picked(text: bytes, x: str, y: str) -> np.ndarray:
 
 
 def _first_with(file: BinaryIO, place: int, x: str, y: str) -> np.ndarray:
-    """Return the `picked` row of the first whole line after a place that has y; float64 ``[n, 5]``, n <= 1."""
+    """Return the `picked` row of the first whole line with y after `place`; float64 ``[n, 5]``, n <= 1."""
     for nbytes in _SAMPLE_NBYTES:
         text = os.pread(file.fileno(), nbytes, place)
         begin = text.find(b"\n") + 1 if place else 0
@@ -327,7 +327,7 @@ def _first_with(file: BinaryIO, place: int, x: str, y: str) -> np.ndarray:
 
 
 def points_in(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return x and y of the valid ones of the `picked` rows of a whole file: float64 ``[n]``, x ascending."""
+    """Return x and y of the valid rows among the `picked` rows of a whole file: float64 ``[n]``, x ascending."""
     steps, seconds, is_marker, x, y = rows.T
     chosen = standing_rows(steps, seconds, is_marker > 0.0) & ~np.isnan(x) & ~np.isnan(y)
     x, y = x[chosen], y[chosen]
@@ -362,7 +362,7 @@ def _number_at(line: bytes, key: bytes) -> float:
 
 
 def _number_behind(line: bytes, at: int) -> float:
-    """Return the number from `at` to the next comma or the end of the line; NaN if it is none or not finite."""
+    """Return the number from `at` to the next comma or the end of the line; NaN if it is not a finite number."""
     end = line.find(b",", at)
     try:
         value = float(line[at : end if end >= 0 else -1])
@@ -372,7 +372,7 @@ def _number_behind(line: bytes, at: int) -> float:
 
 
 def record_in(line: bytes) -> dict[str, Any] | None:
-    """Return the JSON object of a line; None: there is none."""
+    """Return the JSON object in a line; None if there is none."""
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):
@@ -413,7 +413,7 @@ def _table(values: Sequence[Iterable[float | None]], width: int) -> np.ndarray:
 
 
 def _lowest_and_highest(stretch: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return two rows for each stretch with values, and the lowest and the highest value for them."""
+    """Return two row numbers for each stretch with values, for its lowest and its highest value, and these."""
     begins = np.flatnonzero(np.diff(stretch, prepend=-1))
     rows = 2 * stretch[begins]
     low, high = np.minimum.reduceat(values, begins), np.maximum.reduceat(values, begins)

@@ -34,7 +34,7 @@ State = Written | Literal["died", "silent", "unknown", "unreadable"]
 class StateFile:
     """Writer of ``status.json`` in a run directory.
 
-    A status that cannot be written is dropped: the metrics warn of a full disk.
+    A status that cannot be written is dropped; `MetricsLog` warns of a full disk.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class StateFile:
             return
         about = {"state": state, "reason": reason, "time": round(time.time(), 3), "process": self._process}
         record = about | dataclasses.asdict(dataclasses.replace(status, nodes=()))
-        record["nodes"] = [vars(node) for node in status.nodes]  # of a thousand, asdict would take 30 ms a second
+        record["nodes"] = [vars(node) for node in status.nodes]  # for a thousand, asdict takes 30 ms a second
         with suppress(OSError):
             replace_file(self._path, json.dumps(json_values(record)).encode() + b"\n")
 
@@ -95,7 +95,7 @@ def read_state(run_dir: Path) -> dict[str, Any]:
 def status_of(record: Mapping[str, Any]) -> Status | None:
     """Return the status in the content of ``status.json``, as `read_state` returns it; None without one.
 
-    Texts have no control characters. A number that is null has its default, and is left out of numbers by name.
+    Control characters in strings are replaced. A null becomes the field's default; in a mapping it is left out.
     """
     required = {field.name for field in dataclasses.fields(Status) if field.default is field.default_factory}
     is_whole = all(record.get(name) is not None for name in required)
@@ -104,7 +104,7 @@ def status_of(record: Mapping[str, Any]) -> Status | None:
 
 
 def _made(shape: Any, value: Any) -> Any:
-    """Return a value of JSON as a value of a type of `Status`."""
+    """Convert a JSON value to the type of a field of `Status`."""
     origin, arguments = typing.get_origin(shape), typing.get_args(shape)
     if dataclasses.is_dataclass(shape):
         hints = hints_of(shape)  # type: ignore[arg-type]

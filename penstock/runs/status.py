@@ -19,7 +19,7 @@ class RoleShare:
     activities: Mapping[str, float]
     """Share of wall time per activity, e.g. {"env": 0.62, "wait for slots": 0.10}; the sum is at most 1."""
     busy: float
-    """Share of wall time spent in activities that are no waits, from 0 to 1."""
+    """Share of wall time spent in activities that are not waits, from 0 to 1."""
 
     @property
     def kind(self) -> str:
@@ -51,16 +51,16 @@ class NodeStatus:
     name: str = ""
     """"node-0", "node-1" and so on."""
     host: str = ""
-    """Name of the machine; while there is none, of the last one."""
+    """Name of the machine; while none is connected, of the last one."""
     lanes: int = 0
     learner: int = 0
     """Rank of the node's learner; 0: the node steps lanes."""
     is_there: bool = False
-    """Whether the node is connected; otherwise its lanes stand still, or its learner is missing."""
+    """Whether the node is connected; otherwise its lanes do not step, or its learner is missing."""
     is_leaving: bool = False
-    """Whether the node has been asked to go: it is granted nothing more."""
+    """Whether the node has been asked to leave: it is granted nothing more."""
     has_left: bool = False
-    """Whether the node has gone as it was asked to, with everything delivered or its time over."""
+    """Whether the node has left on request, after it delivered everything or its time was up."""
     steps: int = 0
     """Steps received from the node."""
     steps_per_second: float = 0.0
@@ -98,7 +98,7 @@ class NodeStatus:
 
     @property
     def share(self) -> str:
-        """Number of its lanes, rank of its learner, or a gateway's nodes that are connected of all."""
+        """Number of its lanes, rank of its learner, or how many of a gateway's nodes are connected."""
         if self.nodes:
             return f"{self.nodes_there} of {self.nodes} nodes"
         return f"rank {self.learner}" if self.learner else f"{self.lanes:,}"
@@ -136,7 +136,7 @@ class PolicyStatus:
     mean_length: float | None = None
     """Mean length of recent training episodes, in steps."""
     success_rate: float | None = None
-    """Share of successes among recent training episodes, by their last info; None if no info has it."""
+    """Share of successes among recent training episodes, from their last infos; None if no info has it."""
     eval_return: float | None = None
     """Mean return of the last evaluation."""
     eval_unfinished: int = 0
@@ -234,7 +234,7 @@ class Status(PolicyStatus):
     (waiting, and the supervisor), "other programs" and "idle"; the sum is 1."""
     roles: tuple[RoleShare, ...] = ()
     learners: tuple[RoleShare, ...] = ()
-    """Time of each learner of a group, which `roles` has together: "learner", "rank-1", ..."""
+    """Time of each learner of a group, which `roles` shows as one: "learner", "rank-1", ..."""
     limiting_role: str = ""
     """Name of the role that limits the run."""
     limiting_reason: str = ""
@@ -244,13 +244,13 @@ class Status(PolicyStatus):
     gateways: tuple[NodeStatus, ...] = ()
     """Gateways between home and its nodes, those nearest to home first."""
     nodes: tuple[NodeStatus, ...] = ()
-    """Nodes of the run, if other machines take part; of a number that may change, those that were there."""
+    """Nodes of the run, if other machines take part; if their number may change, all that have been connected."""
     unsent_files: int | None = None
     """Files that are to be sent to a remote ``run_dir`` and are not there yet; None: the run stays on this machine."""
     unsent_nbytes: int = 0
     """Bytes of these files."""
     sending_problem: str = ""
-    """Reason why the last transfer failed; empty: it did not."""
+    """Reason why the last transfer failed; empty if it did not."""
     nodes_asked: str = ""
     """Number of nodes of the run, learners' included, in words: "3", "2 to 64"."""
 

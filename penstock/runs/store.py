@@ -33,7 +33,7 @@ BEST = "best"
 class CheckpointStore:
     """Store that keeps ``<directory>/<steps>/`` of the last `keep` saves, and ``<directory>/best/``.
 
-    Each checkpoint is written by one process of the run; any number may read meanwhile.
+    Each checkpoint is written by one process of the run; any number of processes may read meanwhile.
 
     Parameters
     ----------
@@ -76,8 +76,8 @@ class CheckpointStore:
     def prune(self, newest: int, run: str | None = None) -> None:
         """Remove the run's oldest checkpoints beyond `keep`, and leftovers of killed processes.
 
-        Only directories that hold a checkpoint of this run and nothing else count and are removed: not those of another
-        run, of a newer format, or with a file of the user.
+        Only directories that hold a checkpoint of this run and nothing else are counted and removed, not those of
+        another run, of a newer format, or with a file of the user.
 
         Parameters
         ----------
@@ -156,7 +156,7 @@ class CheckpointStore:
             except DamagedCheckpointError as error:
                 damaged.append(str(steps))
                 if report:
-                    report(f"{error}; using the one before")
+                    report(f"{error}; using the previous one")
             else:
                 return path
         if damaged:

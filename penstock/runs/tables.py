@@ -1,4 +1,4 @@
-"""Facts about a run, and tables of its parts, described once: terminal, pages and reports show the same ones."""
+"""Facts about a run and tables of its parts, described once for the terminal, web pages and reports."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Cells = dict[str, list[str]]
 Games = dict[str, dict[str, tuple[int, int, int]]]
 """Games won, drawn and lost of each policy, by opponent."""
 MOST_COLUMNS = 24
-"""Largest number of tuned settings, or of opponents, in a table: a hostile file may name any number in each row."""
+"""Largest number of tuned settings, or of opponents, in a table: a hostile file may name any number of them."""
 WORDS = ("policy", "against", "node", "machine", "state", "learner")
 """Headings of columns of words, aligned left."""
 LEAST_SHARE = 0.005
@@ -88,7 +88,7 @@ def facts_of(record: Mapping[str, Any]) -> dict[str, str]:
 
 
 def limit_of(status: Mapping[str, Any]) -> str:
-    """Return the limiting role and the reason from a status; "" without."""
+    """Return the limiting role and the reason from a status; "" without one."""
     known = filter(None, (status.get("limiting_role"), status.get("limiting_reason")))
     return f"Limited by {': '.join(known)}" if status.get("limiting_role") else ""
 
@@ -110,7 +110,7 @@ def nodes_table(nodes: Sequence[NodeStatus]) -> Cells:
 
 
 def learners_table(learners: Sequence[RoleShare]) -> Cells:
-    """Return the table of a group's learners: shares of time of what they do."""
+    """Return the table of a group's learners: the share of time of each activity."""
     names = dict.fromkeys(name for one in learners for name, share in one.activities.items() if share >= LEAST_SHARE)
     parts = [Part("learner", lambda one: one.name), Part("busy", lambda one: f"{one.busy:.0%}")]
     parts += [Part(name, lambda one, name=name: f"{one.activities.get(name, 0.0):.0%}") for name in names]  # type: ignore[misc]
@@ -118,7 +118,7 @@ def learners_table(learners: Sequence[RoleShare]) -> Cells:
 
 
 def versions_table(policies: Sequence[PolicyStatus]) -> Cells:
-    """Return the table of the past versions in each policy's pool, and of the policy after them."""
+    """Return the table of the past versions in each policy's pool, each pool followed by the policy itself."""
     rows = list[Sequence[str]]()
     for policy in policies:
         rows += (_version(policy, one) for one in policy.opponents)
@@ -190,7 +190,7 @@ def _columns(headings: Iterable[str], rows: Sequence[Sequence[str]], missing: st
 
 
 def _said(run: Mapping[str, Any], name: str, form: Callable[[Any], str] = "{:,.0f}".format, of: str = "") -> str:
-    """Return a number of a run, with the limit that it has: "100 of 1,000"."""
+    """Return a number of a run, with its limit if it has one: "100 of 1,000"."""
     value, limit = run.get(name), run.get(of)
     return "" if value is None else form(value) + ("" if limit is None else f" of {form(limit)}")
 

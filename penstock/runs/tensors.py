@@ -45,12 +45,12 @@ def as_bytes(state: Mapping[str, Any]) -> bytes:
 
 
 def from_bytes(data: bytes) -> dict[str, Any]:
-    """Return the state of `as_bytes`, with every tensor on the CPU.
+    """Return the state that `as_bytes` has packed, with every tensor on the CPU.
 
     Raises
     ------
     DocumentError
-        Unpacked, the archive is larger than the data, which `torch.save` does not compress, or tensors are much larger.
+        The archive would unpack to more bytes than it has (`torch.save` does not compress), or has far larger tensors.
     """
     import torch
 
@@ -60,7 +60,7 @@ def from_bytes(data: bytes) -> dict[str, Any]:
         raise DocumentError(f"it has {len(data):,} bytes and would unpack to {nbytes:,}")
     found: dict[str, Any] = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
     left, sizes = list[Any]([found]), dict[int, int]()
-    for value in left:  # which grows; each object counts once
+    for value in left:  # grows meanwhile; each object counts once
         if id(value) not in sizes:
             sizes[id(value)] = value.nbytes if isinstance(value, torch.Tensor) else 0
             left += value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
@@ -72,7 +72,7 @@ def from_bytes(data: bytes) -> dict[str, Any]:
 def _plain(value: Any, where: str) -> Any:
     """Return a copy of a value that can be loaded again; raise `TypeError` for others.
 
-    Tensors are cloned: torch refuses to save several dtypes in one memory.
+    Tensors are cloned: torch refuses to save tensors of several dtypes that share memory.
     """
     import torch
 

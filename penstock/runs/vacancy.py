@@ -29,7 +29,7 @@ def safe_name(name: str) -> str:
 
 
 def new_directory(name: str) -> Path:
-    """Make a directory in ``runs/``, with a number appended to the name if that exists."""
+    """Create a directory in ``runs/``, with a number appended to the name if that exists."""
     _RUNS.mkdir(exist_ok=True)
     number = 1
     while True:
@@ -53,17 +53,17 @@ def is_vacant(path: Path) -> bool:
 
 
 def require_vacant(directory: Path, path: str | os.PathLike[str]) -> None:
-    """Raise `RunDirectoryError` if no run may begin in a directory, named in the message by the user's `path`."""
+    """Raise `RunDirectoryError` if no run may begin in a directory, which the message names by the user's `path`."""
     if not is_vacant(directory):
         is_run = (directory / CONFIG).is_file()
         raise RunDirectoryError(
             f"run_dir={os.fspath(path)!r} {'holds a run' if is_run else 'is not empty'}, and nothing is "
-            f"overwritten: give another name{f', or go on with: penstock resume {path}' if is_run else ''}"
+            f"overwritten: give another name{f', or resume it: penstock resume {path}' if is_run else ''}"
         )
 
 
 def require_outside_runs(directory: Path, what: str) -> None:
-    """Raise `RunDirectoryError` for a directory within a run, where nothing finds another one; `what` names it."""
+    """Raise `RunDirectoryError` for a directory within a run, where another run would not be found; `what` names it."""
     for above in directory.absolute().parents:
         if (above / CONFIG).is_file() and is_lock(above / LOCK):
             raise RunDirectoryError(f"{what} belongs to the run {shown_path(above)}: give a place outside of it")
@@ -89,8 +89,8 @@ def take_lock(path: Path) -> RunLock:
             ) from None
         file = path / LOCK
         raise RunInUseError(
-            f"{path} may be in use: its file system has no locks, and {file} says that {held}, of which nothing is "
-            f"known here. If that process has ended, remove {file} and give the same command again"
+            f"{path} may be in use: its file system has no locks, and {file} says that {held}, which cannot be "
+            f"checked from here. If that process has ended, remove {file} and give the same command again"
         ) from None
 
 
@@ -126,7 +126,7 @@ def runs_in(folder: Path) -> list[Path]:
 
 
 def runs_near(path: Path) -> str:
-    """Return a hint for an error message: the newest runs in a path that is none, or beside it."""
+    """Return a hint for an error message about a path that is not a run: the newest runs in it or beside it."""
     for folder in (path, path.parent if path.parent != Path() else _RUNS):
         if runs := runs_in(folder):
             return f"the newest runs in {folder} are {', '.join(map(str, runs[:3]))}"

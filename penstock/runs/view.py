@@ -40,7 +40,7 @@ class ViewConsole(Console):
 
 def open_view(console: Console | None = None, *, quiet: bool = False) -> View:
     """Return the view for a console (default: standard output; with `quiet`: no output)."""
-    # Names are no markup: a policy may be called "[red]".
+    # Names are not markup: a policy may be called "[red]".
     console = console or ViewConsole(quiet=quiet, highlight=False, markup=False, emoji=False)
     if console.is_jupyter and not console.quiet:
         return NotebookView(console)
@@ -56,13 +56,13 @@ class View(Owned, ABC):
         self._next = 0.0
         self._closed = False
         self.has_ended = False
-        """Whether a key has ended the view; a training goes on without regard to it."""
+        """Whether a key has ended the view; a training ignores this."""
 
     def remember(self, histories: Sequence[Sequence[Point]]) -> None:
-        """Take the returns of each policy from before the view began; views without a chart ignore them."""
+        """Set the returns of each policy from before the view began; views without a chart ignore them."""
 
     def wait(self, seconds: float) -> None:
-        """Wait for some seconds at most, less if a key of the view is pressed."""
+        """Wait for at most `seconds`, less if a key of the view is pressed."""
         sleep(seconds)
 
     @abstractmethod
@@ -116,17 +116,17 @@ class LiveView(View):
             return
         self._next = now + _LIVE_INTERVAL
         self._count = len(status.policies)
-        if self._count > 1:  # otherwise a training leaves what is typed to the shell
+        if self._count > 1:  # otherwise typed keys are left to the shell
             self.wait(0.0)
         self._remember(status)
         self._draw(status)
 
     def remember(self, histories: Sequence[Sequence[Point]]) -> None:
-        """Begin the histories of the returns with earlier ones."""
+        """Set the histories of the returns to earlier ones."""
         self._histories = [list(history[: MOST_RETURNS - 1]) for history in histories]
 
     def wait(self, seconds: float) -> None:
-        """Wait for keys for some seconds at most."""
+        """Wait for keys for at most `seconds`."""
         for key in self._keys.pressed(seconds) if self._keys is not None else ():
             self._next = 0.0
             self.has_ended |= key in _ENDS
@@ -159,12 +159,12 @@ class LiveView(View):
             if self._keys is None:
                 self._keys = Keys(self._leave)
             if self._keys.is_behind and not self._closed:
-                return  # what a shell shows is left alone
+                return  # the shell has the screen
             self._live.start()
             self._has_begun = True
             width, height = self._console.size
             shown = panels(status, self._history, width, height - 1, self._chosen)
-            # The cursor waits in a line of its own, or a terminal's "^C" would move the panels.
+            # The cursor is on a line of its own, otherwise a terminal's "^C" would move the panels.
             self._live.update(shown if self._closed else Group(shown, ""), refresh=True)
 
     def _leave(self, is_leaving: bool) -> None:
@@ -175,7 +175,7 @@ class LiveView(View):
             self._console.show_cursor(is_leaving)
 
     def _begin_below(self) -> None:
-        self._live._live_render._shape = None  # or rich would draw over as many lines as the last panels had
+        self._live._live_render._shape = None  # otherwise rich would overwrite the lines of the last panels
 
     @property
     def _history(self) -> Sequence[Point]:
@@ -230,7 +230,7 @@ def as_html(shown: RenderableType) -> str:
 class PlainView(View):
     """One line every two seconds without control characters, for files, pipes and CI."""
 
-    _line = ""  # the last one
+    _line = ""  # last one printed
 
     def update(self, status: Status) -> None:
         """Print a line, if two seconds have passed."""
@@ -246,7 +246,7 @@ class PlainView(View):
 
     @owner_only
     def close(self, status: Status | None = None) -> None:
-        """Print a last line, if it is another one."""
+        """Print a last line, if it differs from the one before."""
         if not self._closed and status is not None and (line := plain_line(status)) != self._line:
             self._print(line)
         self._closed = True

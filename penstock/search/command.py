@@ -78,7 +78,7 @@ def _search(asked: Asked, path: Path, cores: list[list[int]]) -> None:
     space = read_space(own.space, with_workers(asked.config, workers), given)
     if isinstance(cores[0], Place) and "num_workers" in space.names:
         raise BenchUsageError("[num_workers] is not legal with --backend ray: every trial has the same number of cores")
-    require_room(asked.algorithm, with_workers(asked.config, workers))
+    require_room([(asked.algorithm, with_workers(asked.config, workers))])
     directory = SearchDirectory.share(path, _facts(asked, space, workers))
     config = with_workers(asked.config, directory.facts["workers"])
     from penstock.search.study import Study
@@ -102,13 +102,13 @@ def _show(args: list[str]) -> None:
     _require_optuna()
     directory = SearchDirectory.open(own.show)
     from penstock.algorithms import load_algorithm
-    from penstock.config import make_config
+    from penstock.config import restored_config
     from penstock.search.study import Study
 
     facts = directory.facts
-    settings = {**facts["config"], "num_workers": facts["workers"] or facts["config"]["num_workers"]}
+    workers = facts["workers"] or facts["config"]["num_workers"]
     with code_of(facts, own.show, own.trust_code):
-        config = make_config(load_algorithm(facts["algorithm"]).Config, settings)
+        config = restored_config(load_algorithm(facts["algorithm"]).Config, facts["config"], {"num_workers": workers})
     tables = {
         name: {key: value for key, value in table.items() if value is not None}
         for name, table in facts["space"].items()

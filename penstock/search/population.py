@@ -32,7 +32,7 @@ from penstock.population.lineage import LINEAGE, Lineage, WeightsOrigin
 from penstock.population.space import population_space, tables_of
 from penstock.runs.checkpoint import holds_only_a_checkpoint, verify_checkpoint
 from penstock.runs.documents import DocumentError, read_document
-from penstock.runs.files import directory_replacing, json_bytes, remove_directory, write_file_atomically
+from penstock.runs.files import LinesLog, directory_replacing, json_bytes, remove_directory, write_file_atomically
 from penstock.runs.jobs import LOST, Command, Jobs, Training
 from penstock.runs.lookup import checkpoint_to_go_on_from, resolve_checkpoint
 from penstock.runs.state import read_state
@@ -97,21 +97,6 @@ class _Members(TypedDict):
     members: list[_Member]
 
 
-class _Plan(TypedDict):
-    begin: int
-    parent: str | None
-
-
-class _Saved(TypedDict):
-    """Content of ``population.json``."""
-
-    facts: _Facts
-    slice: int
-    lines: int
-    plans: list[_Plan]
-    population: _Members
-
-
 @dataclass
 class Plan:
     """Start of a member's next slice.
@@ -124,8 +109,18 @@ class Plan:
         Checkpoint that it copies first; None: it keeps its own weights.
     """
 
-    begin: int = 0
+    begin: int
     parent: str | None = None
+
+
+class _Saved(TypedDict):
+    """Content of ``population.json``."""
+
+    facts: _Facts
+    slice: int
+    lines: int
+    plans: list[Plan]
+    population: _Members
 
 
 class PopulationRuns:
@@ -169,8 +164,8 @@ class PopulationRuns:
         shared = {name: value for name, value in config.to_json().items() if name != "num_workers"}  # --jobs decides it
         self._facts = {"algorithm": algorithm, "count": count, "config": {**shared, "pbt_space": tables}}
         self._names = [str(number) for number in range(count)]
-        self._lineage = Lineage(path / LINEAGE, self._names, report)
-        self._plans = [Plan() for _ in range(count)]
+        self._lineage = Lineage(LinesLog(path / LINEAGE, report), self._names)
+        self._plans = [Plan(0) for _ in range(count)]
         self.slice = 0
         self._jobs = Jobs[Slice](cores)
         self._todo: list[int] = []
@@ -348,7 +343,7 @@ class PopulationRuns:
             raise ConfigError(f"{file} cannot be read: it does not have a state for each of {len(self._names)} members")
         self.population.restore(found["population"])
         self.slice = found["slice"]
-        self._plans = [Plan(plan["begin"], plan["parent"]) for plan in found["plans"]]
+        self._plans = [Plan(plan["begin"], plan.get("parent")) for plan in found["plans"]]
         self._lineage.go_on(found["lines"])
 
     def _require_same(self, facts: Mapping[str, Any]) -> None:

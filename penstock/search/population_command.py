@@ -24,7 +24,7 @@ from penstock.search.arguments import (
     workers_of_job,
 )
 from penstock.search.population import PopulationRuns
-from penstock.trials.asking import ABOUT, places_for, split
+from penstock.trials.asking import ABOUT, places_for, require_room, split
 
 _RESERVED = {
     "num_policies": "members are runs of one policy: use --population, or penstock train for policies of one run",
@@ -54,17 +54,16 @@ def command(args: list[str]) -> int:
     from penstock.algorithms import algorithm_id
 
     directory, algorithm = directory_of(asked, "pbt"), algorithm_id(asked.algorithm)
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BenchUsageError(f"--dir {directory} cannot be created: {error.strerror}: give another") from None
     with ExitStack() as stack:
         try:
             stack.enter_context(alone_in(directory))
         except BlockingIOError:
             raise BenchUsageError(f"another penstock pbt is at work in {directory}") from None
+        except OSError as error:
+            raise BenchUsageError(f"--dir {directory} cannot be created: {error.strerror}: give another") from None
         cores = stack.enter_context(places_for(cluster, own.jobs, [config], directory, print_now))
         config = with_workers(config, workers_of_job(cores))
+        require_room([(asked.algorithm, config)])
         runs = PopulationRuns(directory, algorithm, config, own.population, cores, print_now)
         with resumable():
             runs.run()

@@ -103,13 +103,7 @@ class Group:
 
 
 def command(args: list[str]) -> int:
-    """Run the command; return its exit code.
-
-    Raises
-    ------
-    StudyError, RunDirectoryError
-        The request is not legal.
-    """
+    """Run the command; return its exit code. A request may raise `StudyError` or `RunDirectoryError`."""
     *before, last = _split(args)
     flags = parse_flags(Flags, last, prog="penstock compare")
     is_default = flags.dirs == Flags.dirs and Path("runs") not in map(Path, last)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from penstock.algorithms import load_algorithm
 from penstock.flags import parse_changes
 from penstock.runs.checkpoint import CheckpointError
 from penstock.runs.documents import DocumentError, read_document
@@ -29,7 +30,7 @@ from penstock.runs.reading import RecordedRun, recorded
 from penstock.runs.vacancy import CONFIG, is_vacant, require_outside_runs, set_aside_run
 from penstock.studies import StudyError
 from penstock.studies.plan import PlannedRun, changes_of, differing, folder_of, own_flags, plan, read, take_cluster
-from penstock.trials.asking import Asked, places_for
+from penstock.trials.asking import Asked, places_for, require_room
 
 DONE, FAILED, NOT_REACHED, INTERRUPTED = 0, 1, 3, 130
 SIGNALLED = INTERRUPTED, -signal.SIGTERM, -signal.SIGINT, -signal.SIGKILL
@@ -101,9 +102,12 @@ class Study:
         found = self._found(run)
         return found is not None and found.state == "running" and bool(is_alive(found.status.get("process", {})))
 
-    def train(self, places: Sequence[Sequence[int]]) -> int:
-        """Train the remaining runs; return the exit code."""
-        left = deque(run for run in self.runs if self.remaining(run) is not None)
+    def left(self) -> deque[PlannedRun]:
+        """Return the runs that are not done; print a line for each that cannot be used now."""
+        return deque(run for run in self.runs if self.remaining(run) is not None)
+
+    def train(self, places: Sequence[Sequence[int]], left: deque[PlannedRun]) -> int:
+        """Train the remaining runs `left`; return the exit code."""
         skipped = len(self.runs) - len(left) - len(self.refused)
         already = f", {skipped} {'is' if skipped == 1 else 'are'} done already" if skipped else ""
         print(f"{self.folder}: {counted(len(self.runs), 'run')}{already}", flush=True)
@@ -202,13 +206,7 @@ class Study:
 
 
 def command(args: list[str]) -> int:
-    """Run the command; return its exit code.
-
-    Raises
-    ------
-    StudyError, ConfigError, RunDirectoryError
-        The request is not legal.
-    """
+    """Run the command; return its exit code. A request may raise `StudyError`, `ConfigError` or `RunDirectoryError`."""
     if not args or set(args) & {"-h", "--help"}:
         own_flags().print_help()
         return DONE if args else 2
@@ -243,24 +241,24 @@ def train(study: Study, jobs: int | None, cluster: Asked | None = None) -> int:
         split_cores(jobs or 1)
     output = study.folder / OUTPUT
     require_outside_runs(output, f"the folder {study.folder}")
-    try:
-        study.folder.mkdir(parents=True, exist_ok=True)
-        if output.exists() and not output.is_dir():
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), output)
-    except OSError as error:
-        problem = f"{error.strerror} ({error.filename})"
-        raise StudyError(f"{study.folder} cannot be written: {problem}: give another --name") from None
     with ExitStack() as stack:
         try:
             stack.enter_context(alone_in(study.folder))
+            if output.exists() and not output.is_dir():
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), output)
         except BlockingIOError:
             raise StudyError(f"another penstock multirun is at work in {study.folder}") from None
+        except OSError as error:
+            problem = f"{error.strerror} ({error.filename})"
+            raise StudyError(f"{study.folder} cannot be written: {problem}: give another --name") from None
         _require_own(study.folder / MANIFEST)
         record = {"command": this_command(), "runs": {run.name: [run.algorithm, *run.flags] for run in study.runs}}
         report, configs = partial(print, flush=True), [run.config for run in study.runs]
         places = stack.enter_context(places_for(cluster, jobs, configs, study.folder, report))
+        left = study.left()
+        require_room((load_algorithm(run.algorithm), run.config) for run in left if not study.is_busy(run))
         write_file_atomically(study.folder / MANIFEST, json_bytes(record))
-        return study.train(places)
+        return study.train(places, left)
 
 
 def _require_own(manifest: Path) -> None:

@@ -72,13 +72,7 @@ class Flags:
 
 
 def command(args: list[str]) -> int:
-    """Run the command; return its exit code.
-
-    Raises
-    ------
-    StudyError, RunDirectoryError
-        The request is not legal.
-    """
+    """Run the command; return its exit code. A request may raise `StudyError` or `RunDirectoryError`."""
     flags = parse_flags(Flags, args, prog="penstock plot")
     if flags.out is not None and flags.out.suffix not in _FORMATS:
         raise StudyError(f"--out {flags.out} is not legal: the name must end in {', '.join(_FORMATS)}")
@@ -147,12 +141,15 @@ def warnings_about(runs: Sequence[RecordedRun], panels: Panels, bands: Bands, x:
             if len(curves) < FEW:
                 few = f"{counted(len(curves), 'run')} {'is' if len(curves) == 1 else 'are'}"
                 found.append(f"{where}: {few} too few for an interval, so each is drawn; use {FEW} or more")
-            last = max(float(curve.x[-1]) for curve in curves)
-            band = bands[env][name]
-            if not band.x.size or band.x[-1] < 0.9 * last:
-                ends = f"the curve ends with its shortest run at {band.x[-1] if band.x.size else 0:,.0f}"
-                ends += f", its longest run at {last:,.0f}"
-                found.append(f"{where}: {ends if band.x.size else f'no curve: the runs have no {x} in common'}")
+            last, places = max(curve.x[-1] for curve in curves), bands[env][name].x
+            if not places.size:
+                early, late = min(curves, key=lambda curve: curve.x[-1]), max(curves, key=lambda curve: curve.x[0])
+                why = f"{early.run.name} ends at {early.x[-1]:,.0f}, and {late.run.name} begins at {late.x[0]:,.0f}"
+                remedy = f"leave one out with --where 'run!={late.run.name}', or separate them with --group-by"
+                found.append(f"{where}: no curve: the runs have no {x} in common: {why}; {remedy}")
+            elif places[-1] < 0.9 * last:
+                ends = f"the curve ends with its shortest run at {places[-1]:,.0f}, its longest run at {last:,.0f}"
+                found.append(f"{where}: {ends}")
     return found
 
 

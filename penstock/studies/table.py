@@ -59,13 +59,7 @@ class Flags:
 
 
 def command(args: list[str]) -> int:
-    """Run the command; return its exit code.
-
-    Raises
-    ------
-    StudyError, RunDirectoryError
-        The request is not legal.
-    """
+    """Run the command; return its exit code. A request may raise `StudyError` or `RunDirectoryError`."""
     if args[:1] == ["diff"]:
         return _diff(args[1:])
     flags = parse_flags(Flags, args, prog="penstock runs")

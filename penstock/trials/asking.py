@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,13 +68,19 @@ def needs_of(configs: Collection[Config]) -> Needs:
     )
 
 
-def require_room(algorithm: type[Any], config: Config) -> None:
-    """Raise `ConfigError` if the cluster at a config's address has no room for its nodes."""
-    if config.backend == "ray" and config.address is not None:
+def require_room(runs: Iterable[tuple[type[Any], Config]]) -> None:
+    """Raise `ConfigError` if a cluster has no room for the nodes of one of several runs: algorithms and settings."""
+    different: list[tuple[type[Any], Config]] = []
+    for algorithm, config in runs:
+        of_any_seed = algorithm, replace(config, seed=0)
+        if config.backend == "ray" and config.address is not None and of_any_seed not in different:
+            different.append(of_any_seed)
+    for _, at_one in groupby(different, lambda run: run[1].address):
         from penstock.engine.nodes.joining import leave_cluster, on_cluster
 
         try:
-            on_cluster(algorithm, config)
+            for algorithm, config in at_one:
+                on_cluster(algorithm, config)
         finally:
             leave_cluster()
 

@@ -72,7 +72,7 @@ Buffer buffer_of(nb::handle control, nb::handle data, nb::handle plan, bool is_n
               get<size_t>(plan, "capacity"), priorities_of(plan));
 }
 
-// The dict that a batch is given in, its arrays made new or the caller's own; of all fields, or of some.
+// The dict in which a batch is returned, with new arrays or the caller's own, for all fields or some.
 class BatchOut {
  public:
   BatchOut(const ReplayCore& core, size_t rows, nb::handle out, nb::handle names = nb::none())
@@ -257,8 +257,8 @@ nb::dict allocate(ReplayCore& core, int64_t rows) {
   return out.take();
 }
 
-// Rows and ids of all that are there, or of those whose frames are there too, oldest first, with the episode each is
-// from.
+// Rows and ids of all readable records, or only of those whose frames are there too, oldest first, with the episode of
+// each.
 nb::tuple live(ReplayCore& core, bool with_frames) {
   RowStore& store = core.buffer.rows();
   struct Row {

@@ -53,7 +53,7 @@ void put_block(ReplayCore& core, size_t store_number, size_t begin, nb::handle i
     throw nb::value_error("a block must fit the store, with one record for each id");
   }
   for (size_t i = 0; i < numbers.size(); ++i) {
-    if (numbers[i] >= 0) {  // else memory that was never touched stays so
+    if (numbers[i] >= 0) {  // otherwise, memory that was never touched stays untouched
       std::memcpy(store.record(begin + i), record_view.bytes() + i * store.record_nbytes(), store.record_nbytes());
     }
     store.put(begin + i, static_cast<uint64_t>(numbers[i]));

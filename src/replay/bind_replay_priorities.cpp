@@ -65,7 +65,7 @@ size_t update(ReplayCore& core, nb::handle ids, nb::handle given) {
   return late;
 }
 
-// Updates what lies in these rows now, unless it has come at `newest` or later.
+// Updates the records that are in these rows now, except those with ids from `newest` on.
 size_t update_positions(ReplayCore& core, nb::handle positions, nb::handle given, uint64_t newest) {
   const nb::object numbers = whole_numbers(positions, "indexes", core.lenient);
   const ArrayView view(numbers, "indexes");

@@ -42,7 +42,7 @@ class ReplayWriter {
     make_room();
   }
 
-  // A forked child's: it writes the same fields, with nothing begun.
+  // The writer of a forked child: it writes the same fields, with nothing begun.
   explicit ReplayWriter(ReplayWriter& inherited)
       : core_object_(inherited.core_object_),
         core_(inherited.core_),
@@ -298,7 +298,7 @@ class ReplayWriter {
     return reinterpret_cast<const bool*>(found.bytes);
   }
 
-  // Not by its bytes: there is a zero with a sign.
+  // Not compared by its bytes: there is a negative zero.
   template <class Float>
   static bool is_set(const std::byte* value, size_t nbytes) {
     for (size_t offset = 0; offset < nbytes; offset += sizeof(Float)) {

@@ -80,7 +80,7 @@ class Buffer {
   }
 
   void clear() {
-    // Where rows are evicted by priority ids run ahead of what is claimed, those being given out now by a lap at most.
+    // With eviction by priority, ids run ahead of the claimed ones, those being given out now by a lap at most.
     rows().clear(schema_.evicts ? rows().end_of_ids() + rows().capacity() : 0);
     for (size_t store = 1; store < stores_.size(); ++store) stores_[store].clear();
     if (priorities_) priorities_->clear(rows());

@@ -16,15 +16,15 @@ inline void copy_bytes(std::byte* to, const std::byte* from, size_t nbytes) {
   } else if (nbytes >= kStep && nbytes <= 256) {
     size_t done = 0;
     for (; done + kStep <= nbytes; done += kStep) copy_shared(to + done, from + done, kStep);
-    // The rest by a move that overlaps the one before.
+    // The rest is copied by a move that overlaps the one before.
     copy_shared(to + nbytes - kStep, from + nbytes - kStep, kStep);
   } else {
     copy_shared(to, from, nbytes);
   }
 }
 
-// A large value, while the next one (or nullptr) comes closer: one core alone cannot keep enough of memory's lines on
-// their way, and the processor's own prefetching ends with every page.
+// Copies a large value and prefetches the next one (or nullptr): one core alone cannot keep enough cache lines in
+// flight, and the processor's own prefetching ends with every page.
 inline void copy_large(std::byte* to, const std::byte* from, const std::byte* next, size_t nbytes) {
   constexpr size_t kLineNbytes = 64;
   if (next == nullptr) {

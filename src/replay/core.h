@@ -27,7 +27,7 @@ struct FieldFace {
   std::vector<Py_ssize_t> batch_shape;  // of one row
 };
 
-// Of the generator that a forked child draws from in place of its parent's.
+// Seed of the generator that a forked child draws from in place of its parent's.
 inline uint64_t child_seed(Random& inherited) { return inherited.next() ^ ProcessIdentity::of_this_process(); }
 
 struct ReplayCore {
@@ -58,7 +58,7 @@ struct ReplayCore {
   PerProcess<Reader> reader_;
 };
 
-// ValueError that names the first priority that is none.
+// Throws a ValueError that names the first illegal priority.
 inline void require_legal(std::span<const double> priorities) {
   for (size_t i = 0; i < priorities.size(); ++i) {
     if (std::isfinite(priorities[i]) && priorities[i] >= 0) continue;

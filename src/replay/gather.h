@@ -104,7 +104,7 @@ class Gather {
     if (batch.mask != nullptr) {
       uint32_t steps = 0;
       copy_shared(&steps, record + schema_.steps_offset, sizeof steps);
-      // A record that changes under our eyes may say anything.
+      // A record that is being overwritten may hold any number here.
       const size_t real = std::min<size_t>(steps, length);
       std::fill_n(batch.mask + place * length, real, true);
       std::fill_n(batch.mask + place * length + real, length - real, false);

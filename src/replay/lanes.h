@@ -17,7 +17,7 @@ namespace penstock {
 
 // The unfinished rows of a writer's lanes. Nothing here is shared, and nothing is allocated after construction. Steps
 // that may still be needed lie in a ring per lane and field. Whatever throws leaves no record begun: a step whose
-// frames could not be stored has not happened, and a row that could not be begun is lost while its lane goes on.
+// frames could not be stored has not happened, and a row that could not be begun is lost while its lane continues.
 class Lanes {
  public:
   // `next_episode`: the number of the first episode to start, and counted up from there.

@@ -1,4 +1,4 @@
-// What a process works with by itself, and a forked child does not take over.
+// Objects that each process has for itself: a forked child does not take over its parent's.
 #pragma once
 
 #include <atomic>
@@ -9,7 +9,7 @@
 
 namespace penstock {
 
-// Counts the forks that led to this process, so that an object notices for the price of a load that it was inherited.
+// Counts the forks that led to this process, so that an object notices at the cost of a load that it was inherited.
 inline uint64_t fork_generation() {
   static std::atomic<uint64_t> forks{0};
   static const bool registered = [] {
@@ -21,8 +21,8 @@ inline uint64_t fork_generation() {
 
 // Locks and scratch space of which each process has its own. At the moment of a fork another thread may have been in the
 // middle of them, and that thread is not in the child: there the lock would stay locked, and the scratch space half
-// changed. So the child makes a new one when it first needs it, and leaves the copy of its parent's as it lies, forever:
-// half changed it cannot even be destroyed.
+// changed. So the child makes a new one when it first needs it, and never touches the copy of its parent's, which, half
+// changed, cannot even be destroyed.
 //
 // Used with the GIL held, so that one thread at a time makes it.
 template <class Value>

@@ -125,7 +125,7 @@ class Priorities {
   // The largest priority ever given, 1.0 at first.
   double largest() const { return header_->largest.load(std::memory_order_relaxed); }
 
-  // Takes a priority that was given to a row elsewhere for one that was given here.
+  // Counts a priority that was given to a row elsewhere as one that was given here.
   void raise(double priority) { raise_largest(priority, leaf_of(priority)); }
 
   // ---- readers
@@ -172,7 +172,7 @@ class Priorities {
     refresh(rows, count);
   }
 
-  // The record can be drawn no more: something else that it needs is gone.
+  // From now on the record cannot be drawn: something else that it needs is gone.
   void retire(size_t row, uint64_t id) {
     const Held held = enter();
     if (taken_[row].load(std::memory_order_relaxed) != id + 1) return;
@@ -338,7 +338,7 @@ class Priorities {
     if (evictions_) evictions_->refresh_range(begin, end);
   }
 
-  // Its ancestors are the caller's.
+  // The caller has to refresh its ancestors.
   bool set_leaf(size_t row, double leaf) {
     const double before = tree_.leaf(row);
     if (before == leaf) return false;
@@ -347,7 +347,7 @@ class Priorities {
     return true;
   }
 
-  // A row that cannot be drawn has the chance of one of priority 0.
+  // A row that cannot be drawn has the same chance of eviction as one of priority 0.
   void set_eviction(size_t row, double leaf) {
     const double chance = std::pow(std::max(leaf, leaf_of(0.0)), header_->eviction);
     evictions_->set_leaf(row, std::clamp(chance, DBL_MIN, evictions_->largest_leaf()));
@@ -396,7 +396,7 @@ class Priorities {
   }
 
   void drain(const RowStore& store, size_t patience) {
-    // After RowStore::clear() every leaf is of the past.
+    // After RowStore::clear() every leaf is outdated.
     if (const uint64_t base = store.base(); base != header_->base) {
       header_->drained = 0;
       header_->base = base;

@@ -14,7 +14,7 @@ class Sink {
     size_t row;
   };
 
-  // A record to be filled, or nullptr when the row is dropped. A record is finished before anything else is asked.
+  // A record to be filled, or nullptr when the row is dropped. A record is finished before any other call.
   virtual std::byte* begin(Ticket& ticket) = 0;
   virtual void finish(const Ticket& ticket, double priority) = 0;  // NaN: the default priority
 

@@ -59,7 +59,7 @@ inline bool same_letter(const char* format, char letter) {
   return plain(format[0]) == plain(letter);
 }
 
-// A Python number as a value of one element, if it fits without a question: everything else is left to NumPy.
+// Stores a Python number as a value of one element if it certainly fits; everything else is left to NumPy.
 inline bool store_number(nb::handle number, char letter, std::byte* to) {
   const auto put = [&](auto value) {
     std::memcpy(to, &value, sizeof value);

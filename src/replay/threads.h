@@ -88,7 +88,7 @@ class Threads {
     }
   };
 
-  // Where the system gives fewer than asked for, those that there are do the work.
+  // If the system grants fewer threads than requested, those that exist do the work.
   void start() {
     if (crew_ != nullptr) return;
     crew_ = std::make_unique<Crew>();

@@ -17,7 +17,7 @@
 
 namespace penstock {
 
-// A process, told apart from a later one with the same number by when it started. Zero: no process.
+// A process, distinguished from a later one with the same number by its start time. Zero: no process.
 class ProcessIdentity {
  public:
   static uint64_t of_this_process() { return pack(getpid(), started(getpid()).value_or(kUnknown)); }

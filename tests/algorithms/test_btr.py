@@ -306,7 +306,7 @@ def test_the_residual_network_is_widened_pooled_and_normalised_and_the_target_fo
 
 
 def test_shapes_of_the_residual_network_are_refused_without_one():
-    with pytest.raises(ConfigError, match="this run has none: use encoder='impala_resnet' with images"):
+    with pytest.raises(ConfigError, match="this run does not have: use encoder='impala_resnet' with images"):
         begin(make(DQN, VECTOR, CHOICE, spectral_norm=True))
     begin(make(DQN, SMALL, CHOICE, spectral_norm=True))  # "auto" is the residual network for small images
 

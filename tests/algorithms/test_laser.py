@@ -93,7 +93,7 @@ def test_the_entropy_bonus_is_of_fresh_steps():
 
 
 def test_other_than_one_discrete_action_is_refused():
-    told = r"laser chooses discrete actions.*use appo.*implied policy is a sum over all actions.*CLEAR replay without"
+    told = r"laser chooses discrete actions.*use appo.*implied policy needs a sum.*CLEAR replay without"
     with pytest.raises(ConfigError, match=told):
         make(LASER, TORQUE, **SMALL)
     with pytest.raises(ConfigError, match=r"trust_region=0\.0 is not legal"):

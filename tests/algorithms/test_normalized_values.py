@@ -140,7 +140,7 @@ def test_rewards_of_unusual_size_are_named_once_with_the_scale_that_mends_them(s
     for number in range(1, 301):
         algorithm.update(model, dataclasses.replace(batch, number=number))
     expected = [] if advice is None else [
-        f"rewards other than 0, summed over n_step, have a root mean square of {size:g}, and settings are for 0.01 to "
+        f"nonzero rewards, as learned from, have a root mean square of {size:g}, but settings are for 0.01 to "
         f"100: values may not be learned; use {advice} in a new run; or normalize_returns=True"
     ]  # fmt: skip
     assert algorithm.remarks == expected

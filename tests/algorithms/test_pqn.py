@@ -91,6 +91,20 @@ def test_a_batch_is_learned_from_num_epochs_times_in_minibatches_towards_the_sam
         assert pairs(first) | pairs(second) == pairs(batch)
 
 
+@pytest.mark.parametrize(
+    ("scale", "advice"), [(1e-3, "reward_scale=1000 in"), (1.0, None), (1e4, "reward_scale=0.0001 in")]
+)
+def test_rewards_of_unusual_size_are_named_once_with_the_scale_that_mends_them(scale, advice):
+    algorithm, model, batch = begun()
+    algorithm.begin(model)
+    batch.reward = batch.reward.sign() * scale
+    for _ in range(3):
+        algorithm.prepare(model, batch)
+    assert len(algorithm.remarks) == (advice is not None)
+    assert all("nonzero rewards" in remark and advice in remark for remark in algorithm.remarks)
+    assert not any("normalize_returns" in remark for remark in algorithm.remarks)
+
+
 @pytest.mark.parametrize(("steps", "epsilon"), [(0, 0.8), (25, 0.5), (50, 0.2), (1_000, 0.2)])
 def test_exploration_falls_over_exploration_steps(steps, epsilon):
     """Noise just below epsilon explores, and means the last action; just above it the best, the first, is taken."""

@@ -243,7 +243,7 @@ def test_illegal_settings_are_named_with_what_is_legal(algorithm, settings, mess
 
 
 def test_a_run_that_ends_before_a_lane_has_a_sequence_is_refused():
-    with pytest.raises(ConfigError, match=r"and 21 in each of 1 lanes\), and total_steps=20"):
+    with pytest.raises(ConfigError, match=r"and 21 in each of 1 lanes\), but total_steps=20"):
         make(DQN, VECTOR, CHOICE, memory="gru", total_steps=20)
 
 

@@ -254,8 +254,8 @@ def test_targets_outside_of_the_support_are_measured_and_said_once():
     assert share == 0.5
     assert remarks == [
         "50% of the targets lie outside the support, v_min=-1 to v_max=2, and are cut off: rewards, summed over "
-        "n_step, go from -3 to 5.5; no return of such rewards lies outside -3 to 5.5; give that, or lower reward_scale "
-        "or gamma"
+        "n_step, range from -3 to 5.5; no return of such rewards lies outside -3 to 5.5; give that, or lower "
+        "reward_scale or gamma"
     ]
 
 
@@ -263,7 +263,7 @@ def test_the_remark_says_a_support_that_holds_what_the_rewards_come_to():
     reward = [2.0, 1.0, 0.0, -0.5]
     (remark,), share = remarks_of(reward, 100, discount=0.75)  # 2 / (1 - 0.75) = 8, and -0.5 / (1 - 0.75) = -2
     assert share > 0.0
-    assert "rewards, summed over n_step, go from -0.5 to 2; no return of such rewards lies outside -2 to 8;" in remark
+    assert "summed over n_step, range from -0.5 to 2; no return of such rewards lies outside -2 to 8;" in remark
     assert remarks_of(reward, 100, discount=0.75, v_min=-2.0, v_max=8.0) == ([], 0.0)
 
 
@@ -274,7 +274,7 @@ def test_the_support_that_is_said_is_of_rescaled_returns_where_these_are_learned
 
 def test_without_a_discount_no_support_is_said():
     (remark,), _ = remarks_of([9.0, 9.0, 0.0, 9.0], 100, discount=1.0)
-    assert "undiscounted, such rewards bound no return; widen the support, or lower" in remark
+    assert "without a discount, such rewards set no bound on returns; widen the support, or lower" in remark
 
 
 @given(

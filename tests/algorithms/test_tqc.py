@@ -100,7 +100,7 @@ def test_it_has_the_papers_five_critics_of_25_quantiles_less_two_each():
         ({"num_critics": 0}, "num_critics=0 is not legal"),
         ({"num_quantiles": 1}, "num_quantiles=1 is not legal"),
         ({"dropped_quantiles": -1}, "dropped_quantiles=-1 is not legal"),
-        ({"num_quantiles": 5, "dropped_quantiles": 5}, "leaves nothing of num_quantiles=5 for each critic: use"),
+        ({"num_quantiles": 5, "dropped_quantiles": 5}, "leaves no quantile of num_quantiles=5 per critic: use"),
     ],
 )
 def test_illegal_settings_are_named(settings, message):

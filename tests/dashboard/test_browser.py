@@ -484,7 +484,7 @@ def test_tags_and_a_note_are_changed_with_control_and_archived_runs_are_hidden(b
         browser.find_element(By.XPATH, "//summary[text()='Change tags and note']").click()
         browser.find_element(By.ID, "tags").send_keys("two words")
         browser.find_element(By.ID, "save").click()
-        waited(browser, lambda: "is no tag" in text_of(browser, "form [role=status]"))
+        waited(browser, lambda: "is not a tag" in text_of(browser, "form [role=status]"))
         browser.get_log("browser")  # the refusal is there
         choose(browser, "tags", "baseline, lr-1")
         browser.find_element(By.ID, "note").send_keys(EVIL)
@@ -849,6 +849,7 @@ def test_an_unknown_place_is_told_and_is_not_the_overview(browser, runs, live, p
         waited(browser, lambda: "1 of 1 runs" in text_of(browser, "main"))
         browser.execute_script("location.hash = arguments[0]", place)
         waited(browser, lambda: "there is no such" in text_of(browser, "[role=alert]"))
+        assert "of 1 runs" not in text_of(browser, "main")
 
 
 def test_runs_without_a_common_stretch_are_single_lines_with_a_note(browser, runs):
@@ -933,7 +934,8 @@ def test_a_search_follows_its_trials(browser, runs):
         with open(folder / "journal.log", "a") as file:
             file.write('{"op_code": 4}\n')
         record(folder / "trial-1-seed-0", [(100, 7.0)])
-        waited(browser, lambda: "2 of 2 trials" in text_of(browser, "main") and complaints(browser) == [])
+        waited(browser, lambda: "2 of 2 trials" in text_of(browser, "main"))
+        assert complaints(browser) == []
 
 
 @pytest.mark.long

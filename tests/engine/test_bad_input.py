@@ -101,7 +101,7 @@ class Late(gymnasium.Env):
         ("--env mine.py:Late", 1, "environment Late failed in make: Traceback"),
         ("--env bad.py:X", 1, "SyntaxError"),
         ("--env importing.py:X", 1, "ModuleNotFoundError: No module named 'no_such_module_at_all'"),
-        ("--env CartPole-v1 --encoder mine.py:Plain", 2, "encoder Plain is a class of another kind: it must derive"),
+        ("--env CartPole-v1 --encoder mine.py:Plain", 2, "encoder Plain is not a network class: it must derive"),
         ("--env CartPole-v1 --encoder mine.py:nothing", 2, "encoder: nothing must accept one argument, the"),
         ("--env CartPole-v1 --encoder importing.py:X", 1, 'importing.py", line 1, in <module>'),
     ],

@@ -155,7 +155,7 @@ class Altered(SAC):
     ("kind", "settings", "reason"),
     [
         (Altered, {}, "Altered does not declare its updates alike (updates_alike)"),
-        (DQN, {"optimizer": "rmsprop"}, "TorchRMSProp steps by numbers of the host"),
+        (DQN, {"optimizer": "rmsprop"}, "TorchRMSProp needs numbers from the host at each step"),
     ],
 )
 def test_updates_that_no_graph_repeats_run_as_they_are_written_and_that_is_said_once(kind, settings, reason):

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import resource
 import shlex
 import signal
@@ -139,6 +140,7 @@ def test_without_learner_or_launcher_the_run_ends_and_says_how_to_resume(victim,
     with pytest.raises(TrainingFailed, match=rf"(?s){story}.*\n.*penstock resume {tmp_path}/run"):
         trainer.train(FOR_EVER, quiet=True)
     assert family.left_after() == []
+    assert "did not answer" not in (tmp_path / "run" / "log.txt").read_text(), "a consequence of the failure"
     with pytest.raises(RuntimeError, match="this trainer is closed"):
         trainer.train(1)
 
@@ -465,19 +467,36 @@ def test_a_loss_that_stays_not_finite_ends_the_run_with_a_diagnosis(tmp_path):
         trainer.train(quiet=True)
 
 
+def test_a_checkpoint_that_a_failing_run_cannot_write_is_said_after_the_failure(tmp_path):
+    trainer = Trainer(APPO, **TINY, run_dir=str(tmp_path / "run"))
+    trainer.train(64, quiet=True)
+    resource.prlimit(pids_of(trainer)["learner"], resource.RLIMIT_FSIZE, (1024, 1024))
+    supervisor = supervisor_of(trainer)
+    with pytest.raises(TrainingFailed, match=r"^rollout-0 failed"):
+        supervisor._fail("rollout-0 failed", None)
+    told = [line.partition("  ")[2] for line in (tmp_path / "run" / "log.txt").read_text().splitlines()]
+    place = told.index("rollout-0 failed")
+    assert told[place + 1].startswith("warning: no checkpoint could be written: "), told
+
+
 def test_a_full_disk_is_warned_of_and_training_goes_on_with_the_last_good_checkpoint(tmp_path):
     run_dir = tmp_path / "run"
     settings = {**TINY, "checkpoint_interval": 0, "total_steps": FOR_EVER, "run_dir": str(run_dir)}
     with Trainer(APPO, **settings) as trainer:
         good = trainer.train(64, quiet=True)
         learner = pids_of(trainer)["learner"]
-        resource.prlimit(learner, resource.RLIMIT_FSIZE, (1024, 1024))
+        full, roomy = ((size, resource.RLIM_INFINITY) for size in (1024, resource.RLIM_INFINITY))
+        resource.prlimit(learner, resource.RLIMIT_FSIZE, full)
         after = trainer.train(64, quiet=True)
         with pytest.raises(OSError, match="File too large"):
             trainer.save(str(tmp_path / "elsewhere"))
         last = trainer.train(64, quiet=True)
         assert last.steps > after.steps > good.steps
         assert not good.unsaved and "File too large" in after.unsaved and "File too large" in last.unsaved
-    assert "warning: no checkpoint could be written: " in (run_dir / "log.txt").read_text()
-    assert RunDirectory.open(run_dir).checkpoints.latest().meta["steps"] == good.steps
-    assert [p.name for p in (run_dir / "checkpoints").iterdir()] == [str(good.steps)]
+        assert RunDirectory.open(run_dir).checkpoints.latest().meta["steps"] == good.steps
+        assert [p.name for p in (run_dir / "checkpoints").iterdir()] == [str(good.steps)]
+        for limit in (full, full, full, roomy, full):
+            resource.prlimit(learner, resource.RLIMIT_FSIZE, limit)
+            trainer.train(64, quiet=True)
+    shown = re.findall(r"warning: no checkpoint could be written(.*?): ", (run_dir / "log.txt").read_text())
+    assert shown == ["", ", 2 times in a row", ", 4 times in a row", ""], "of six failures in a row, and one more"

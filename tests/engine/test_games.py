@@ -311,7 +311,7 @@ def test_hindsight_is_refused_with_the_reason():
 def test_vector_environments_and_explanations_are_of_one_agent(run):
     with pytest.raises(EnvironmentUsageError, match=r"expects a gymnasium.vector.VectorEnv, found a Together"):
         penstock.APPO(env=lambda num_envs: Together(), vectorize="vector", run_dir=None)
-    with pytest.raises(ConfigError, match="Turns has several agents: explained are episodes of environments of one"):
+    with pytest.raises(ConfigError, match="Turns has several agents: only episodes of environments with one"):
         explanation.play(load_policy(run[0]), deterministic=True, seed=0)
 
 

@@ -54,6 +54,15 @@ def of_node(home: ExperienceArena, node: ExperienceArena, slot: int) -> int:
     return turn * home.shape.num_lanes + node.shape.first_worker * 2 + lane
 
 
+def require_same_segment(home: ExperienceArena, node: ExperienceArena, slot: int) -> None:
+    at = of_node(home, node, slot)
+    for name, column in node.columns.items():
+        theirs, ours = column.reshape(node.shape.num_slots, -1), home.columns[name].reshape(home.shape.num_slots, -1)
+        assert theirs[slot].tobytes() == ours[at].tobytes(), name
+    assert node.slot_number[slot] == home.slot_number[at]
+    assert (node.slot_memory[slot] == home.slot_memory[at]).all()
+
+
 def test_segments_pass_a_gateway_byte_for_byte_into_the_lanes_that_they_are_of(below):
     t, gateway, small, large = below()
     t.until(lambda: len(small.free()) == 4 and len(large.free()) == 8)
@@ -62,13 +71,7 @@ def test_segments_pass_a_gateway_byte_for_byte_into_the_lanes_that_they_are_of(b
     t.until(lambda: len(t.home.full()) == 5)
     for node, slots in ((small.arena, [0, 3]), (large.arena, [2, 7, 1])):
         for slot in slots:
-            at = of_node(t.home.arena, node, slot)
-            for name, column in node.columns.items():
-                theirs = column.reshape(node.shape.num_slots, -1)[slot]
-                ours = t.home.arena.columns[name].reshape(t.home.arena.shape.num_slots, -1)[at]
-                assert theirs.tobytes() == ours.tobytes(), name
-            assert node.slot_number[slot] == t.home.arena.slot_number[at]
-            assert (node.slot_memory[slot] == t.home.arena.slot_memory[at]).all()
+            require_same_segment(t.home.arena, node, slot)
     t.until(lambda: t.home.seen()[0].steps == sum(node.steps for node in gateway.seen().values()) > 0)
     t.home.learn()
     t.until(lambda: len(small.free()) == 4 and len(large.free()) == 8)  # granted again, and no sooner
@@ -145,13 +148,15 @@ def test_a_lost_gateway_frees_what_its_nodes_were_granted_and_another_takes_its_
     t.until(lambda: not t.home.seen()[0].is_there)
     t.until(lambda: not len(t.home.arena.slots.owned_by(0, SlotState.WRITING)))
     t.until(lambda: len(t.home.full()) == (12 if takes_turns else 0))
+    assert not t.home.arena.columns["valid"].any()
     gateway = t.add(range(3), [SMALL, LARGE], (t.home, 0, 2))
     small = t.add(SMALL, (), (gateway, 0, 2))
     if takes_turns:
         t.home.learn()
     t.until(lambda: len(small.free()) == 4)
     small.fill([2])
-    t.until(lambda: of_node(t.home.arena, small.arena, 2) in t.home.full())
+    t.until(lambda: of_node(t.home.arena, small.arena, 2) in t.home.full() and t.home.seen()[0].is_there)
+    require_same_segment(t.home.arena, small.arena, 2)
 
 
 def wait_for_loss(node: End) -> None:

@@ -147,7 +147,7 @@ NOT_HERE = "hindsight='future' is not possible here: "
             DQN,
             {"env": lambda num_envs: gymnasium.vector.SyncVectorEnv([Places] * num_envs), "vectorize": "vector",
              "env_kwargs": {}},
-            NOT_HERE + "expected single environments, whose compute_reward can be asked, found lanes of the vector "
+            NOT_HERE + "expected single environments, whose compute_reward can be called, found lanes of the vector "
             "environment lambda; use hindsight=None",
         ),
         (
@@ -157,8 +157,8 @@ NOT_HERE = "hindsight='future' is not possible here: "
         ),
         (
             DQN, {"memory": "gru"},
-            "memory='gru' is not possible with hindsight='future': with memory sequences are replayed, and the steps "
-            'of one are relabelled with different goals; use memory="none" (R2D2 without is "dqn")',
+            "memory='gru' is not possible with hindsight='future': with memory, sequences are replayed, but "
+            'hindsight gives the steps of a sequence different goals; use memory="none" (R2D2 without memory is "dqn")',
         ),
         (
             ApeX, {},

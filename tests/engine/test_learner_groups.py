@@ -173,7 +173,7 @@ def test_what_a_group_has_learned_from_replay_outlives_its_learners_and_is_resum
         ("ppo", {**RAY, "learner_nodes": -1}, "must be a number of nodes, or the number of nodes with a resource"),
         ("ppo", {**RAY, "learner_nodes": {"a": 0}}, "learner_nodes=.* is not legal"),
         ("ppo", {**RAY, "learner_nodes": 2, "num_learners": 2}, "2 of num_learners=2 learners .*: use num_learners=3"),
-        ("ppo", {**RAY, "learner_nodes": {"a": 1}}, "puts 1 of num_learners=1 learners on nodes, and the first is at"),
+        ("ppo", {**RAY, "learner_nodes": {"a": 1}}, "puts 1 of num_learners=1 learners on nodes, but the first is at"),
     ],
 )
 def test_numbers_of_learners_that_cannot_be_are_refused_with_those_that_can(algorithm, settings, message):

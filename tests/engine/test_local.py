@@ -14,6 +14,7 @@ import torch
 from penstock.algorithms.appo import APPO
 from penstock.algorithms.ppo import PPO
 from penstock.engine.backends.process import NICENESS
+from penstock.engine.endings import TrainingInterrupted
 from penstock.engine.evaluations import Evaluations, rest_ratio
 from penstock.engine.messages import Scored
 from penstock.engine.roles.evaluator import Evaluated
@@ -144,6 +145,28 @@ def test_two_trainers_train_at_once_in_threads_of_one_process():
     assert min(steps_1, steps_2) >= 128
     roles_1, roles_2 = ({pid for role, pid in pids.items() if role != "launcher"} for pids in (pids_1, pids_2))
     assert roles_1 and not roles_1 & roles_2  # the launcher may have served one after the other
+
+
+def test_a_trainer_closed_by_another_thread_ends_as_an_interrupted_one(tmp_path):
+    has_begun, ended, messages = threading.Event(), [], []
+    settings = {**TINY, "total_steps": 10_000_000, "run_dir": str(tmp_path / "run")}
+    with Trainer(APPO, **settings) as trainer:
+
+        def train():
+            with pytest.raises(TrainingInterrupted) as interruption:
+                trainer.train(on_update=lambda status: has_begun.set() if status.steps else None, quiet=True)
+            ended.append(interruption.value.result)
+            messages.append(str(interruption.value))
+
+        thread = threading.Thread(target=train)
+        thread.start()
+        assert has_begun.wait(60)
+        trainer.close()
+        thread.join()
+    assert ended[0].stopped == "interrupted"
+    assert f"at step {ended[0].steps:,}: go on with train(), or after close() with Trainer.resume(" in messages[0]
+    with Trainer.resume(tmp_path / "run") as trainer:
+        assert trainer.status.steps == ended[0].steps
 
 
 def test_a_run_shows_its_events_and_numbers_to_its_user_and_its_directory(tmp_path):

@@ -228,9 +228,9 @@ def test_a_deadline_is_the_same_number_of_seconds_ahead_by_any_clock_of_a_node(m
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"evaluator": "home", "num_evaluators": 2}, 'num_evaluators=2 are on a node each, and evaluator="home" is'),
-        ({"num_evaluators": 3}, "num_evaluators=3 are on a node each .* nodes=2 and .*: use num_evaluators=2 or fewer"),
-        ({"num_evaluators": 2, "eval_episodes": 1}, "num_evaluators=2 are .* eval_episodes=1: use num_evaluators=1 or"),
+        ({"evaluator": "home", "num_evaluators": 2}, 'num_evaluators=2 need a node each, but evaluator="home" is'),
+        ({"num_evaluators": 3}, "num_evaluators=3 need a node each .* nodes=2 and .*: use num_evaluators=2 or fewer"),
+        ({"num_evaluators": 2, "eval_episodes": 1}, "num_evaluators=2 need .* eval_episodes=1: use num_evaluators=1"),
         ({"num_evaluators": 0}, "num_evaluators=0 is not legal"),
         ({"num_evaluators": 2, "backend": "local", "nodes": 1, "evaluator": "home"}, "num_evaluators=2 is for backend"),
     ],

@@ -474,6 +474,33 @@ def test_strangers_who_say_nothing_or_a_byte_now_and_then_are_closed_and_take_no
     ends.close()
 
 
+def test_a_node_whose_home_is_stopped_says_that_its_machine_answers(monkeypatch):
+    monkeypatch.setattr("penstock.ipc.stream.SILENCE", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as stopped:  # the kernel accepts, as for a process after SIGSTOP
+        home = Home(stopped.getsockname()[:2], TOKEN, RUN, 1, 1)
+        with pytest.raises(TimeoutError, match=r"127\.0\.0\.1 answers, but the run there has not in"):
+            Sender(ExperienceArena.create(run_shape()), home, SegmentPath())
+
+
+def test_strangers_who_hold_all_connections_without_a_proof_keep_no_node_out(ends, monkeypatch):
+    monkeypatch.setattr("penstock.engine.nodes.listening.MOST_UNPROVEN", 4)
+    monkeypatch.setattr("penstock.engine.nodes.listening.SILENCE", 60.0)
+    e = ends()
+    e.until(lambda: e.free() == [0, 1, 2, 3])
+    e.sender.close()
+    e.until(lambda: not e.status().is_there)
+    with contextlib.ExitStack() as strangers:
+        for _ in range(6):
+            stranger = strangers.enter_context(socket.create_connection(e.address, timeout=5))
+            assert stranger.recv(1)
+        e.connect(2)
+        e.until(lambda: e.status().is_there)
+        assert len(e.receiver._listener._unproven) == 3, "strangers are still there"
+        said = {each.text for each in e.reports if isinstance(each, Note)}
+        of_flood = "another came, and 4 had not proven to have the token"
+        assert said == {f"warning: a connection to the receiver was refused: {of_flood}"}
+
+
 def test_nodes_connect_again_after_the_receiver_could_open_no_file(ends):
     e = ends()
     e.until(lambda: e.free() == [0, 1, 2, 3])

@@ -184,13 +184,13 @@ def test_a_frame_of_more_steps_than_its_bytes_can_hold_is_none(ends, seat):
 
 def test_a_dismissed_node_has_delivered_when_no_steps_arrive_any_more(ends, seat, monkeypatch):
     arrive = arriving(ends, seat)
-    assert not seat.has_delivered
+    assert not seat.status().has_left
     seat.dismiss()
     later = time.monotonic() + 1.5
     monkeypatch.setattr(time, "monotonic", lambda: later)
-    assert seat.has_delivered
+    assert seat.status().has_left
     arrive()
-    assert not seat.has_delivered and len(ends.buffer) == 2
+    assert not seat.status().has_left and len(ends.buffer) == 2
 
 
 def test_steps_of_an_earlier_epoch_go_into_the_buffer_as_at_home(ends, seat):

@@ -651,6 +651,17 @@ def test_on_a_machine_without_a_raylet_the_error_says_how_to_add_it():
             Trainer(APPO, **CARTPOLE, backend="ray", address=f"127.0.0.1:{port}")
 
 
+def test_a_head_whose_machine_answers_and_which_does_not_itself_is_said_so(monkeypatch):
+    from penstock.engine.nodes import cluster as module
+
+    monkeypatch.setattr(module, "HEAD_SECONDS", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as stopped:  # the kernel accepts, as for a process after SIGSTOP
+        address = f"127.0.0.1:{stopped.getsockname()[1]}"
+        said = rf"address='{address}': the machine answers, but the head of the cluster has not in \d+ s: its process"
+        with pytest.raises(ConfigError, match=said):
+            module._require_admission(address)
+
+
 def test_of_several_clusters_of_a_machine_auto_joins_none_but_the_one_of_ray_address(monkeypatch):
     from penstock.engine.nodes import cluster as module
 

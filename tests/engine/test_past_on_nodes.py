@@ -135,3 +135,4 @@ def test_the_successor_of_a_lost_node_gets_all_versions_and_adds_its_own_results
     pools.tree.until(lambda: shown(again) == shown(pools.large))
     again.results[0, 0] += [0, 0, 2]
     pools.tree.until(lambda: pools.home.results[0, 0].tolist() == [1, 0, 2])
+    assert pools.home.results.sum() == 3 and shown(again) == ([7, -1, -1], [1.0, 0.0, 0.0])

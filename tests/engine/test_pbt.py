@@ -326,7 +326,7 @@ def test_in_processes_a_population_copies_too(tmp_path):
     [
         ({"num_policies": 1}, "pbt='truncation' needs a population, and there is one policy"),
         ({"pbt_space": None}, "pbt='truncation' needs a pbt_space"),
-        ({"pbt": None}, "pbt_space is given, and pbt is None"),
+        ({"pbt": None}, "pbt_space is given, but pbt is None"),
         ({"pbt": "truncate"}, "did you mean 'truncation'?"),
         ({"pbt_space": {"gama": {"low": 0.0, "high": 1.0}}}, "unknown setting 'gama'; did you mean 'gamma'?"),
         ({"pbt_space": "nowhere.toml"}, "the space 'nowhere.toml' cannot be read"),

@@ -77,6 +77,44 @@ def test_with_memory_the_state_is_handed_from_call_to_call(tmp_path, memory):
     assert batch.shape == (5,) and states.shape == (5, policy.model.state_size)
 
 
+@pytest.mark.parametrize("kind", [np.asarray, torch.Tensor.tolist, torch.Tensor.double])
+def test_a_state_may_come_back_as_any_array(tmp_path, kind):
+    policy = saved(tmp_path, memory="gru")
+    first, second = observations(2)
+    _, state = policy.act(first)
+    expected, _ = policy.act(second, state)
+    for deterministic in (True, False):
+        action, _ = policy.act(second, kind(state), deterministic)
+        assert action == expected or not deterministic
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+@pytest.mark.parametrize(
+    ("state", "found"),
+    [(torch.zeros(2, 6), r"\(2, 6\)"), (torch.zeros(3, 5), r"\(3, 5\)"), (0, r"\(\)")],
+)
+def test_a_state_of_another_shape_is_refused(tmp_path, state, found, deterministic):
+    policy = saved(tmp_path, memory="gru")
+    with pytest.raises(ValueError, match=rf"expected a state of shape \(3, 6\), .*, found {found}: give the state of"):
+        policy.act(observations(3), state, deterministic)
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_a_lane_of_a_batch_begins_an_episode_with_a_row_of_zeros(tmp_path, deterministic):
+    policy = saved(tmp_path, memory="gru")
+    before, now = observations(2), observations(2)[::-1].copy()
+    _, state = policy.act(before, deterministic=deterministic)
+    state[1] = 0.0
+    _, after = policy.act(now, state, deterministic)
+    assert torch.equal(after[1], policy.act(now, deterministic=deterministic)[1][1])
+
+
+def test_a_state_for_a_policy_without_memory_is_refused(tmp_path):
+    policy = saved(tmp_path)
+    with pytest.raises(ValueError, match="a state is given, False, and this policy has no memory: leave it out"):
+        policy.act(observations(1)[0], False)  # meant as deterministic=False
+
+
 def test_samples_follow_the_distribution_and_torchs_generator(tmp_path):
     policy = saved(tmp_path)
     with torch.no_grad():

@@ -94,8 +94,8 @@ def test_a_function_says_who_plays_what():
         ({"num_policies": 5}, "num_envs_per_worker=4 cannot be shared among 5 policies.*use 5"),
         ({"policy_of": lambda agent, env: 0}, "policy_of gives the policy '1' none of the 4 environments"),
         ({"policy_of": lambda agent, env: "01x"[env % 3]}, r"policy_of\('', 2\) returned 'x', which is no policy"),
-        ({"policy_of": by_parity, "num_policies": 1}, "policy_of assigns agents to policies, and there is one"),
-        ({"policies": {"a": {"agents": "*"}, "b": {}}, "num_policies": 1}, "agents are given, and .* has one agent"),
+        ({"policy_of": by_parity, "num_policies": 1}, "policy_of assigns agents to policies, but there is one"),
+        ({"policies": {"a": {"agents": "*"}, "b": {}}, "num_policies": 1}, "agents are given, but .* has one agent"),
         ({"policies": {"a": {"seed": 3}, "b": {}}, "num_policies": 1}, "seed belongs to the whole run"),
     ],
 )

@@ -269,7 +269,7 @@ def test_a_checkpoint_is_written_when_all_that_save_beside_it_have_answered():
         ("ApeX", {}, "not possible with Ape-X and R2D2: first priorities"),
         ("R2D2", {}, "not possible with Ape-X and R2D2: first priorities"),
         ("ApeXDPG", {"env": "Pendulum-v1"}, "not possible with Ape-X DPG: first priorities"),
-        ("DQN", {"memory": "gru"}, "not possible with memory='gru': with memory sequences are replayed"),
+        ("DQN", {"memory": "gru"}, "not possible with memory='gru': with memory, sequences are replayed"),
         ("SAC", {"env": "Pendulum-v1", "hindsight": "future"}, "not possible with hindsight='future'"),
         ("DQN", {"redistributor_chunk": 1}, "redistributor_chunk=1 is not legal"),
     ],

@@ -345,7 +345,7 @@ def test_a_redistributor_whose_save_is_damaged_begins_anew_and_says_so(tmp_path)
     with Trainer.resume(path, total_steps=700) as trainer:
         trainer.train(quiet=True)
         assert trainer.status.experience["redistribution/updates"] < 10
-    assert "the redistributor begins anew" in (path / "log.txt").read_text()
+    assert "the redistributor starts from scratch" in (path / "log.txt").read_text()
 
 
 def test_endless_episodes_are_named_once_and_keep_their_rewards(tmp_path):

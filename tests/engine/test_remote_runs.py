@@ -147,7 +147,7 @@ def test_a_server_that_is_killed_and_starts_anew_gets_everything_at_the_end(serv
     assert there == names and "replay/manifest.json" in names
     assert all(files.cat(f"bucket/cut/{name}") == (here / name).read_bytes() for name in names if "replay" in name)
     log = (here / "log.txt").read_text()
-    assert "are not sent to s3://bucket/cut yet" in log and "everything is sent again" in log
+    assert "are not sent to s3://bucket/cut yet" in log and "files can be sent again, and all are sent" in log
 
 
 @pytest.mark.long

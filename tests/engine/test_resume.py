@@ -108,7 +108,7 @@ def test_a_damaged_last_checkpoint_is_reported_and_the_one_before_is_used(tmp_pa
     assert main(["resume", str(path)]) == 0
     out, error = capsys.readouterr()
     assert error.startswith("warning: ")
-    assert "using the one before" in error
+    assert "using the previous one" in error
     assert "done after" in out
 
 

@@ -138,7 +138,7 @@ def test_a_schedule_that_is_none_is_refused_before_anything_starts(rate, message
 def test_a_schedule_that_cannot_be_found_is_refused_with_the_closest(schedules):
     with pytest.raises(ConfigError, match="has no 'faling'; did you mean 'falling'"):
         Trainer(APPO, **SERIAL, learning_rate=f"{schedules}:faling")
-    with pytest.raises(ConfigError, match="is a str, and no function of progress"):
+    with pytest.raises(ConfigError, match="is a str, not a function of progress"):
         Trainer(APPO, **SERIAL, learning_rate=f"{schedules}:WORD")
 
 

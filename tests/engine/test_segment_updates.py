@@ -134,7 +134,7 @@ def test_where_another_learner_has_gone_the_computation_is_done_anew_and_the_upd
     def fail_once(*arguments, **named):
         if not failed:
             failed.append(what)
-            raise GroupBroken("a learner of the group has gone")
+            raise GroupBroken("a learner of the group has died")
         return compute(*arguments, **named)
 
     setattr(noting, what, fail_once)

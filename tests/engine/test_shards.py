@@ -3,6 +3,7 @@
 import contextlib
 import math
 import pickle
+import re
 import threading
 import time
 from collections import Counter
@@ -360,7 +361,7 @@ def test_other_processes_see_the_number_of_rows_and_each_shard_its_own_seed_and_
     assert len({of.home.maker_of(number).keywords["seed"] for number in range(3)}) == 3
 
 
-def test_strangers_get_nothing_and_disturb_nobody(of_three, monkeypatch):
+def test_strangers_get_nothing_and_disturb_nobody(of_three):
     of = of_three(Uniform(), num_shards=1)
     of.fill(0, 5)
     at = of.serve(0)
@@ -375,8 +376,63 @@ def test_strangers_get_nothing_and_disturb_nobody(of_three, monkeypatch):
         stranger.close()
     assert of.served[0].poll() is False
     assert sum(drawn(of, 1)[0].values()) == 64
-    monkeypatch.setattr(ShardedBuffer, "_is_prioritized", True)  # a learner of other settings
-    of.home._largest = 2.0
+
+
+def request(largest=0.0, priorities=(), number=None, count=0, nbytes=None):
+    """A request of a learner, with new priorities of the first rows; a number or length given is a wrong one."""
+    content = np.array([largest]).tobytes() + np.arange(len(priorities)).tobytes() + np.array(priorities).tobytes()
+    number = len(priorities) if number is None else number
+    nbytes = len(content) if nbytes is None else nbytes
+    return Frame(Kind.DRAW, RUN, 1, number=number, count=count, nbytes=nbytes), [memoryview(content)]
+
+
+@pytest.mark.parametrize(
+    ("sampler", "damaged", "why"),
+    [
+        (Uniform(), request(number=2**62), r"one with 4611686018427387904 new priorities is \d+ bytes long, found 8"),
+        (Uniform(), request(nbytes=24), "one with 0 new priorities is 8 bytes long, found 24"),
+        (Uniform(), request(2.0), "has no priorities"),
+        (BY_PRIORITY, request(2.0, [1.0, math.nan]), r"priorities\[1\] is nan"),
+        (BY_PRIORITY, request(math.nan), "is nan"),
+        (BY_PRIORITY, request(math.inf), "is inf"),
+        (BY_PRIORITY, request(count=2**32 - 1), "for 4294967295 rows"),
+    ],
+)
+def test_a_damaged_request_is_refused_and_the_shard_serves_on(of_three, sampler, damaged, why):
+    of = of_three(sampler, num_shards=1)
+    of.fill(0, 5)
+    at = of.serve(0)
+    of.until(lambda: len(of.home) == 5)
+    broken = connect(at.address, TOKEN, Frame(Kind.HELLO, RUN, 1), {})
+    broken.send(*damaged)
+    with pytest.raises(OSError):
+        broken.receive()
+    broken.close()
+    reported = []
+    of.served[0]._report = reported.append
+
+    def is_refused():
+        assert of.served[0].poll() is False
+        return reported
+
+    of.until(is_refused)
+    (note,) = reported
+    assert re.search(f"home has sent a damaged request.*{why}", note.text), note
+    assert sum(drawn(of, 1)[0].values()) == 64 and not of.home.remarks
+
+
+def test_what_ends_the_thread_of_a_connection_ends_the_shard(of_three, monkeypatch):
+    of = of_three(Uniform(), num_shards=1)
+
+    def fail(*given):
+        raise KeyError("a bug")
+
+    monkeypatch.setattr(of.buffers[0], "draw", fail)
+    of.fill(0, 5)
+    at = of.serve(0)
+    stranger = connect(at.address, TOKEN, Frame(Kind.HELLO, RUN, 1), {})
+    stranger.send(*request(count=1))
     of.until(lambda: of.served[0]._failure is not None)
-    with pytest.raises(TypeError, match="no priorities"):
+    stranger.close()
+    with pytest.raises(KeyError, match="a bug"):
         of.served[0].poll()

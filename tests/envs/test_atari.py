@@ -43,7 +43,7 @@ def test_settings_that_make_scores_or_ends_untrue_are_refused(name: str) -> None
 
 @pytest.mark.parametrize("name", ["frame_skip", "num_envs", "batch_size", "num_threads"])
 def test_unknown_settings_are_refused_and_those_of_the_workers_too(name: str) -> None:
-    with pytest.raises(ValueError, match=f"env_kwargs: '{name}' is no setting of an ALE game") as caught:
+    with pytest.raises(ValueError, match=f"env_kwargs: '{name}' is not a setting of an ALE game") as caught:
         EnvSpec.resolve("ALE/Pong-v5", {name: 2})
     assert ("did you mean 'frameskip'?" in str(caught.value)) == (name == "frame_skip")
 

@@ -125,6 +125,21 @@ def test_a_mask_may_be_of_any_numbers_and_shape(mask: Any) -> None:
     assert read(columns[0][1], spec.mask).tolist() == [False, True, True, False]
 
 
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_mask_of_a_dict_observation_without_an_answer_is_refused(place: int) -> None:
+    spec = observation_spec(spaces.Dict(action_mask=spaces.MultiBinary(4), seen=spaces.Discrete(2)), choices=(4,))
+    masks = np.ones((2, 4), np.float32)
+    masks[place, 3] = np.nan  # which is not 0, and so would be legal
+    column, rows = np.zeros((2, *spec.shape), np.uint8), np.arange(2)
+    story = "^action_mask: expected a mask of numbers, not 0 where legal, found NaN among them"
+    with pytest.raises(BadObservationError, match=story) as caught:
+        observation_writer(spec).write_each(column, rows, [{"action_mask": mask, "seen": 1} for mask in masks])
+    assert caught.value.index == place
+    with pytest.raises(BadObservationError, match=story) as caught:
+        observation_writer(spec).write_batch(column, rows, {"action_mask": masks, "seen": np.ones(2, int)})
+    assert caught.value.index == place
+
+
 ARM = spaces.Dict(
     joints=spaces.Tuple([spaces.Box(-1, 1, (2,)), spaces.Discrete(3)]), grip=spaces.MultiDiscrete([2, 3], start=[0, 5])
 )

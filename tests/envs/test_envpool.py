@@ -65,13 +65,13 @@ def test_a_seed_of_the_users_is_kept() -> None:
 @pytest.mark.parametrize(
     ("env", "env_kwargs", "message"),
     [
-        ("EnvPool/Pong-v5", {"stak_num": 2}, "'stak_num' is no setting of EnvPool/Pong-v5: did you mean 'stack_num'"),
+        ("EnvPool/Pong-v5", {"stak_num": 2}, "'stak_num' is not a setting of EnvPool/Pong-v5: did you mean 'stack_nu"),
         ("EnvPool/Pong-v5", {"stack_num": "x"}, r"do not fit EnvPool/Pong-v5, whose defaults are {'stack_num': 4}"),
         ("EnvPool/VizdoomCustom-v1", {}, r"do not fit EnvPool/VizdoomCustom-v1.*\.cfg.*does not exist"),
         ("EnvPool/Pong-v5", {"num_envs": 8}, "num_envs=8 is not legal.*set num_envs_per_worker"),
         ("EnvPool/Pong-v5", {"batch_size": 8}, "batch_size=8 is not legal.*set num_groups=2"),
         ("EnvPool/Pong-v5", {"reward_clip": True}, "it hides the true score"),
-        ("EnvPool/Go9x9-v1", {}, "has 2 players; of EnvPool's, Penstock trains tasks of one"),
+        ("EnvPool/Go9x9-v1", {}, "has 2 players, but Penstock trains only EnvPool tasks of one player"),
     ],
 )
 def test_settings_that_cannot_be_are_refused_before_anything_is_made(env: str, env_kwargs: Any, message: str) -> None:

@@ -96,7 +96,7 @@ def test_an_interrupt_is_no_environment_failure() -> None:
         ((np.array(["a", "b"]), 0.0, False, False, {}), "observation of dtype float32, found <U1"),
         ((np.array([0.0, np.nan]), 0.0, False, False, {}), "expected a finite observation"),
         (([0.0, np.inf], 0.0, False, False, {}), "expected a finite observation"),
-        (([1, [2, 3]], 0.0, False, False, {}), r"observation of shape \(2,\), found a list that is no array"),
+        (([1, [2, 3]], 0.0, False, False, {}), r"observation of shape \(2,\), found a list that is not an array"),
         ((GOOD, 0.0, False, False, "won"), r"step\(\) must return a dict as info, found a str: 'won'"),
         ((GOOD, 0.0, False, False, np.ones(2)), "a dict as info, found a ndarray"),
         ((GOOD, 0.0, False, False, {"metrics": 3}), r"info\['metrics'\] to be a dict of numbers .*, found a int: 3"),
@@ -137,7 +137,7 @@ def test_a_reset_that_does_not_return_observation_and_info_is_refused(answer: An
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (([1, [2, 3]], {}), "found a list that is no array"),
+        (([1, [2, 3]], {}), "found a list that is not an array"),
         ((GOOD, [1]), r"reset\(\) must return a dict as info, found a list"),
         ((GOOD, {"metrics": [1]}), r"info\['metrics'\] to be a dict of numbers by name, found a list"),
     ],
@@ -189,7 +189,7 @@ def test_actions_of_the_wrong_number_are_the_callers_mistake() -> None:
         (lambda o, r, te, tr, i: (o, r, te, tr[:, None], i), None, r"expected truncations.*shape \(3, 1\)"),
         (lambda o, r, te, tr, i: (o, r * [1, np.nan, 1], te, tr, i), 11, "finite float32 reward, found nan"),
         (lambda o, r, te, tr, i: (o[:, :1], r, te, tr, i), None, r"shape \(3, 2\), found \(3, 1\)"),
-        (lambda o, r, te, tr, i: ([[1, 2], [1, [2, 3]], [1, 2]], r, te, tr, i), None, "found a list that is no array"),
+        (lambda o, r, te, tr, i: ([[1, 2], [1, [2, 3]], [1, 2]], r, te, tr, i), None, "found a list that is not"),
         (lambda o, r, te, tr, i: (o, r, te, tr, [{}, {}, {}]), None, "must return a dict as infos, found a list"),
         (lambda o, r, te, tr, i: (o, r, te, tr, {"metrics": r}), None, "to be a dict of numbers by name, found a nd"),
         (lambda o, r, te, tr, i: (o.astype(complex), r, te, tr, i), None, "dtype float32, found complex"),
@@ -251,7 +251,7 @@ def test_a_ragged_observation_before_a_masked_reset_is_refused() -> None:
     lanes = altered_lanes(ragged, AutoresetMode.DISABLED, step_answers={1: ended})
     lanes.reset()
     lanes.step(NO_ACTION)
-    with pytest.raises(EnvironmentFailure, match="found a list that is no array") as caught:
+    with pytest.raises(EnvironmentFailure, match="found a list that is not an array") as caught:
         lanes.write_finals(np.zeros((1, 2), np.float32), np.zeros(1, np.int64))
     assert where(caught.value) == ("step", 12, 1)
 

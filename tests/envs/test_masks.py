@@ -59,7 +59,7 @@ def test_a_mask_may_be_flat_or_nested_as_gymnasiums_spaces_take_it(space: Any, m
         (np.ones(6), "found 6 of them"),
         (np.ones((7, 2)), "found 14 of them"),
         (1, "found 1 of them"),
-        ("all of it", "found a str that is no array: could not convert"),
+        ("all of it", "found a str that is not an array: could not convert"),
         ([1, 1, 1, np.nan, 0, 1, 0], "found NaN among them"),
     ],
 )

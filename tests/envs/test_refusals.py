@@ -68,10 +68,10 @@ def nothing() -> None:
         (nothing, {}, EnvironmentUsageError, "found None: a factory returns a new environment each time"),
         (
             "CartPole-v1", {"sutton_barto_rewards": True}, EnvironmentUsageError,
-            "env='CartPole-v1': env_kwargs: 'sutton_barto_rewards' is no argument of it: did you mean "
+            "env='CartPole-v1': env_kwargs: 'sutton_barto_rewards' is not an argument of it: did you mean "
             "'sutton_barto_reward'? legal are sutton_barto_reward, render_mode",
         ),
-        (Passing, {"closed": 1}, EnvironmentUsageError, "'closed' is no argument of it: legal are size, space, rese"),
+        (Passing, {"closed": 1}, EnvironmentUsageError, "'closed' is not an argument of it: legal are size, space, r"),
         pytest.param(
             "Ant-v2", {}, UnknownEnvironmentError, "moved to the gymnasium-robotics project", marks=since_it_moved
         ),

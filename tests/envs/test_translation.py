@@ -267,7 +267,7 @@ def test_other_spaces_are_refused_with_their_place_and_advice(space: spaces.Spac
 
 
 def test_what_is_no_space_is_refused() -> None:
-    with pytest.raises(UnsupportedSpaceError, match="found None, which is no gymnasium"):
+    with pytest.raises(UnsupportedSpaceError, match="found None, which is not a gymnasium"):
         observation_spec(None)  # type: ignore[arg-type]
 
 
@@ -291,8 +291,9 @@ def test_impossible_boxes_are_refused(shape: tuple[int, ...], low: float, high: 
 def test_the_contract_can_be_imported_without_gymnasium_and_nothing_here_imports_torch() -> None:
     program = (
         "import sys, penstock.envs, penstock.envs.lanes, penstock.envs.spaces;"
-        "assert 'gymnasium' not in sys.modules;"
+        "print('gymnasium' in sys.modules);"
         "import penstock.envs.making, penstock.envs.atari;"
-        "assert 'torch' not in sys.modules"
+        "print('gymnasium' in sys.modules, 'torch' in sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    run = subprocess.run([sys.executable, "-c", program], check=True, timeout=60, capture_output=True, text=True)
+    assert run.stdout.split() == ["False", "True", "False"]

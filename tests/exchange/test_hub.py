@@ -195,7 +195,7 @@ def test_a_pickle_that_is_named_weights_is_refused_and_not_run(published, tmp_pa
     published.files |= {
         "checkpoints/best/weights.safetensors": data, "checkpoints/best/meta.json": json.dumps(meta).encode(),
     }  # fmt: skip
-    with pytest.raises(ExchangeError, match=r"it is no file of safetensors"):
+    with pytest.raises(ExchangeError, match=r"it is not a safetensors file"):
         pull(REPO, tmp_path / "fetched")
     assert os.listdir(tmp_path) == []
 

@@ -127,7 +127,7 @@ def test_a_redistributor_that_falls_behind_gives_updates_up_and_says_so_once(mon
             assert role.poll() and role._rudder.updates - made <= redistributor.UPDATES_AT_ONCE
             assert role._due_steps <= 10
         (note,) = reports.of(Note)
-        assert "of an update for each redistributor_interval=1 steps it has made less than half" in note.text
+        assert "less than half of its updates, one for each redistributor_interval=1 steps" in note.text
     finally:
         feeding.close()
 

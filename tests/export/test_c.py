@@ -57,6 +57,17 @@ def test_the_function_chooses_what_the_policy_chooses(kind, tmp_path):
 
 
 @needs_compiler
+@pytest.mark.parametrize("activation", ["tanh", "relu", "elu", "silu"])
+def test_an_observation_that_is_no_number_gives_an_action_that_is_none(activation, tmp_path):
+    policy = fresh_policy(Kind("ppo", "mlp", VECTOR, LEVER, {"activation": activation, "hidden_sizes": (8,)}))
+    _, contract, path = written(policy, tmp_path)
+    observations = np.float32([[0.1, np.nan, 0.0, 0.2], [0.1, np.inf, -np.inf, 0.2]])
+    lost, clipped = c.load(path, contract)({"obs": observations})["action"]
+    assert np.isnan(lost).all(), "not a bound, which moves the lever"
+    assert np.isfinite(clipped).all()
+
+
+@needs_compiler
 def test_the_file_compiles_without_a_warning_and_its_program_repeats_the_golden_cases(tmp_path):
     for kind in (*FURTHER[:3], BY_NAME["ppo, Tuple actions"], BY_NAME["dqn, C51, mask in info"]):
         *_, path = written(fresh_policy(kind), tmp_path)

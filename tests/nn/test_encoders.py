@@ -326,7 +326,7 @@ def test_an_output_size_that_is_not_that_of_the_features_is_refused_with_both():
         module.output_size = 16
         return module
 
-    with pytest.raises(EncoderError, match="own has output_size=16, and returned 9 features"):
+    with pytest.raises(EncoderError, match="own has output_size=16, but returned 9 features"):
         build(own, VECTOR)
 
 

@@ -163,7 +163,7 @@ def test_a_stretch_is_the_memory_of_its_tensors_and_nothing_else():
 @pytest.mark.parametrize("which", [[0, 2], [1, 0], [0, 1, 3]])
 def test_parameters_that_are_no_neighbours_cannot_be_joined(which):
     parameters = list(layers().parameters())
-    with pytest.raises(ValueError, match="do not lie one after the other: flatten_ their module first"):
+    with pytest.raises(ValueError, match="are not adjacent in memory: flatten_ their module first"):
         joined([parameters[i] for i in which])
     with pytest.raises(ValueError, match="flatten_"):
         joined(list(nn.Linear(2, 2).parameters()))

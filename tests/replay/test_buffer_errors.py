@@ -1,5 +1,6 @@
 """Illegal arguments: errors name the argument, the value and legal values, and nothing changes."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,36 @@ def test_a_lane_that_is_not_there_is_named() -> None:
 def test_a_batch_size_that_is_not_legal_is_named(batch_size: int) -> None:
     with pytest.raises(ValueError, match=f"batch_size={batch_size} is not legal: give 1 or more"):
         ten_rows().sample(batch_size)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda buffer: buffer.sample(1.5), "batch_size=1.5 is not legal: give a whole number"),
+        (lambda buffer: buffer.sample_uniform(2**70), f"batch_size={2**70} is not legal: give a whole number"),
+        (lambda buffer: buffer.sample_uniform("2"), "batch_size='2' is not legal: give a whole number"),
+        (lambda buffer: buffer.allocate(None), "batch_size=None is not legal: give a whole number"),
+        (lambda buffer: buffer.draw("2"), "batch_size='2' is not legal: give a whole number"),
+        (lambda buffer: buffer.sample(2, beta="x"), "beta='x' is not legal: give a number"),
+        (lambda buffer: buffer.sample(2, beta=[0.4]), r"beta=\[0.4\] is not legal: give a number"),
+        (lambda _: ten_rows().sample(2, timeout="1"), "timeout='1' is not legal: give a number"),
+        (lambda buffer: buffer.update_priorities(None, [1.0]), "ids must be whole numbers, found object"),
+        (lambda buffer: buffer.writer(2).end_episode("a"), "lane='a' is not legal: give a whole number"),
+        (lambda buffer: buffer.writer(2).episode_length(0.5), "lane=0.5 is not legal: give a whole number"),
+        (lambda _: RateLimiter("4"), "samples_per_insert='4' is not legal: give a number"),
+        (lambda _: RateLimiter(min_size=1.5), "min_size=1.5 is not legal: give a whole number"),
+        (lambda _: RateLimiter(tolerance="1"), "tolerance='1' is not legal: give a number"),
+        (lambda _: RateLimiter().insert("1"), "n='1' is not legal: give a whole number"),
+        (lambda _: RateLimiter().sample(1, timeout="1"), "timeout='1' is not legal: give a number"),
+        (lambda _: RateLimiter().try_sample(None), "n=None is not legal: give a whole number"),
+    ],
+)
+def test_an_argument_of_another_type_is_named(call: Callable[[ReplayBuffer], object], message: str) -> None:
+    buffer = ten_rows(sampler=Prioritized())
+    buffer.add(**STEP)
+    with pytest.raises(TypeError, match=f"^{message}$"):
+        call(buffer)
+    assert len(buffer.sample(np.int32(2), beta=np.float32(0.5))["ids"]) == 2
 
 
 @pytest.mark.parametrize("illegal", [np.nan, np.inf, -1.0])

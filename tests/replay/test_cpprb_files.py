@@ -128,7 +128,7 @@ def test_a_damaged_file_is_an_error_and_adds_nothing(tmp_path, damage):
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
-        ({"a": 1}, "no file of transitions"),
+        ({"a": 1}, "not a file of transitions"),
         ({"safe": True, "version": 1, "data": np.array({"r": np.zeros((2, 1))}, object)}, "allow_pickle"),
         ({"format": "penstock-transitions-9", "Nstep": False}, "format"),
         ({"format": "penstock-transitions-1", "Nstep": False, "data/r": np.zeros((2, 1))}, "obs"),

@@ -258,8 +258,8 @@ def test_a_row_whose_frames_are_gone_still_has_its_other_fields() -> None:
 @pytest.mark.parametrize(
     ("fields", "error", "message"),
     [
-        (("reward", "obs"), KeyError, "'obs' is no field of this buffer: it has step, reward"),
-        (("discount",), KeyError, "'discount' is no field"),
+        (("reward", "obs"), KeyError, "'obs' is not a field of this buffer: it has step, reward"),
+        (("discount",), KeyError, "'discount' is not a field"),
         ("reward", TypeError, r"fields='reward' is not legal: give a tuple of names, such as \('reward',\)"),
     ],
 )

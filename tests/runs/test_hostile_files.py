@@ -16,6 +16,7 @@ from penstock.population.lineage import Lineage
 from penstock.population.schedule import load_schedule
 from penstock.runs.checkpoint import META, CheckpointError, load_checkpoint, save_checkpoint
 from penstock.runs.documents import DocumentError, document_in, read_document
+from penstock.runs.files import LinesLog
 from penstock.runs.reading import find_runs
 from penstock.runs.run_directory import RunDirectory, UnreadableRunError
 from penstock.runs.tensors import as_bytes
@@ -71,11 +72,11 @@ def test_the_overview_and_every_page_of_the_dashboard_answer(place):
                 answer(f"/api/runs/{row['id']}{page}")
         answer(f"/api/differences?runs={','.join(row['id'] for row in rows[:20])}")
     shown = next(row for row in rows if row["run"] == "odd/config.json-1")
-    assert shown["state"] == "unreadable" and "config.json cannot be read: it is no JSON" in shown["reason"]
+    assert shown["state"] == "unreadable" and "config.json cannot be read: it is not JSON" in shown["reason"]
 
 
 def test_a_run_that_is_asked_for_by_name_says_why_it_cannot_be_read(place):
-    with pytest.raises(UnreadableRunError, match=r"config\.json cannot be read: it is no JSON"):
+    with pytest.raises(UnreadableRunError, match=r"config\.json cannot be read: it is not JSON"):
         RunDirectory.open(place / "odd" / "config.json-1")
 
 
@@ -116,7 +117,7 @@ def test_a_checkpoint_follows_no_link(checkpoint):
     state = checkpoint / "state.pt"
     state.rename(checkpoint.parent / "elsewhere")
     state.symlink_to(checkpoint.parent / "elsewhere")
-    with pytest.raises(CheckpointError, match=r"state\.pt is no ordinary file"):
+    with pytest.raises(CheckpointError, match=r"state\.pt is not an ordinary file"):
         load_checkpoint(checkpoint)
 
 
@@ -191,4 +192,4 @@ def test_a_lineage_is_refused_by_the_line_that_is_wrong(tmp_path, line):
     with pytest.raises(ConfigError, match="is no lineage: line 1"):
         load_schedule(tmp_path)
     with pytest.raises(ConfigError, match="is no lineage: line 1"):
-        Lineage(tmp_path / "lineage.jsonl", ["0"], print).go_on(1)
+        Lineage(LinesLog(tmp_path / "lineage.jsonl", print), ["0"]).go_on(1)

@@ -21,7 +21,7 @@ def test_labels_are_read_as_they_were_written(tmp_path):
 
 @pytest.mark.parametrize("tag", ["", "two words", "a,b", "-x", "a\x1b[2J", "x" * 41, "<b>"])
 def test_words_that_are_no_tags_are_refused(tmp_path, tag):
-    with pytest.raises(LabelsError, match="is no tag"):
+    with pytest.raises(LabelsError, match="is not a tag"):
         change_labels(tmp_path, lambda _: Labels((tag,)))
     assert not (tmp_path / LABELS).exists()
 
@@ -32,7 +32,7 @@ OTHER = '{"format": "other", "tags": [], "note": "", "archived": false}'
 @pytest.mark.parametrize("text", ["mine", '{"tags": ["mine"]}', OTHER])
 def test_a_file_of_another_program_stays_as_it_is(tmp_path, text):
     (tmp_path / LABELS).write_text(text)
-    with pytest.raises(LabelsError, match="stays as it is"):
+    with pytest.raises(LabelsError, match="is left as it is"):
         change_labels(tmp_path, lambda _: Labels(("a",)))
     assert (tmp_path / LABELS).read_text() == text and read_labels(tmp_path) == Labels()
 
@@ -53,7 +53,7 @@ def test_a_link_is_neither_read_nor_replaced(tmp_path):
     (tmp_path / LABELS).rename(aim)
     (run / LABELS).symlink_to(aim)
     assert read_labels(run) == Labels()
-    with pytest.raises(LabelsError, match="no ordinary file"):
+    with pytest.raises(LabelsError, match="not an ordinary file"):
         change_labels(run, lambda _: Labels(("b",)))
     assert (run / LABELS).is_symlink() and json.loads(aim.read_text())["tags"] == ["a"]
 

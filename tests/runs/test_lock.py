@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.runs.lock import LOCK, HeldError, RunLock, holding_of, holds
+from penstock.runs.lock import LOCK, HeldError, RunLock, alone_in, holding_of, holds
 from penstock.runs.process import this_process
 from penstock.runs.run_directory import RunDirectory
 from penstock.runs.state import state_of
@@ -25,6 +25,24 @@ TINY = {"backend": "serial", "num_workers": 1, "num_envs_per_worker": 2, "hidden
 
 def create(path, **config) -> RunDirectory:
     return RunDirectory.create(path, env_name="e", algorithm="ppo", config=config)
+
+
+def test_a_folder_of_runs_that_was_made_and_stays_empty_is_removed(tmp_path):
+    folder = tmp_path / "many" / "runs"
+    with pytest.raises(KeyError), alone_in(folder):
+        with pytest.raises(BlockingIOError), alone_in(folder):
+            pass
+        assert folder.is_dir()
+        raise KeyError
+    assert not (tmp_path / "many").exists()
+    folder.parent.mkdir()
+    with alone_in(folder):
+        (folder / "run").touch()
+    assert contents(folder)
+    (folder / "run").unlink()
+    with alone_in(folder):
+        pass
+    assert folder.is_dir()
 
 
 def at_once(count: int, act) -> list[str]:

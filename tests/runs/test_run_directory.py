@@ -96,7 +96,7 @@ def test_settings_that_json_has_no_words_for_are_written_as_text():
 
 @pytest.mark.parametrize(
     ("large", "problem"),
-    [("x" * (1 << 23), r"would have \S+ bytes, and at most 8,388,608 are read again"),
+    [("x" * (1 << 23), r"would have \S+ bytes, and at most 8,388,608 can be read back"),
      (json.loads("[" * 80 + "]" * 80), "nested deeper than 64 levels")],
     ids=["size", "depth"],
 )  # fmt: skip
@@ -233,7 +233,7 @@ def test_a_checkpoint_that_is_not_there_is_answered_with_those_that_are():
         resolve_checkpoint(".")
 
 
-@pytest.mark.parametrize(("content", "reason"), [("{", "it is no JSON"), ("[]", "it is a list, not an object")])
+@pytest.mark.parametrize(("content", "reason"), [("{", "it is not JSON"), ("[]", "it is a list, not an object")])
 def test_a_damaged_config_is_named_once_and_with_what_to_do(tmp_path, content, reason):
     (run := tmp_path / "run").mkdir()
     (run / "config.json").write_text(content)

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from penstock.replay import Field, ReplayBuffer
-from penstock.replay.manifest import Manifest
+from penstock.replay.manifest import Manifest, read_manifest
 from penstock.runs import fetching, sending
 from penstock.runs.checkpoint import CheckpointError, load_checkpoint, save_checkpoint, verify_checkpoint
 from penstock.runs.fetching import cached_copy, copy_to_resume
@@ -165,7 +165,7 @@ def test_a_place_that_fails_is_said_once_and_tried_until_everything_is_there(run
     assert len(sender.notes) == 1 and "the line is cut" in sender.notes[0]
     is_down.clear()
     flush(sender)
-    assert sender.notes[1:] == [f"file://{far}: everything is sent again"]
+    assert sender.notes[1:] == [f"file://{far}: files can be sent again, and all are sent"]
     verify_checkpoint(far / "checkpoints" / "10")
 
 
@@ -232,6 +232,27 @@ def test_contents_of_replay_are_sent_as_they_are_saved(run, sender, far, monkeyp
     loaded = ReplayBuffer(1000, {"x": Field((), np.float64)})
     loaded.load(far / "replay")
     assert len(loaded) == 20
+
+
+def test_contents_of_replay_that_have_lost_files_are_said_once_and_sent_when_they_are_saved_again(run, sender, far):
+    buffer = ReplayBuffer(3_000_000, {"x": Field((), np.float64)})  # several files of rows
+    buffer.add(x=np.zeros(2_000_000))
+    buffer.save(run.path / "replay")
+    (store,) = read_manifest(run.path / "replay").stores
+    first, *others = store.blocks
+    (run.path / "replay" / first.file.name).unlink()
+    for _ in range(2):
+        flush(sender)
+    (note,) = sender.notes
+    assert note == (
+        f"warning: replay is not sent: it lacks 1 of {len(others) + 1} files ({first.file.name}), with "
+        f"{first.readable:,} of 2,000,000 rows. The next save writes them anew"
+    )
+    assert not (far / "replay").exists()
+    buffer.save(run.path / "replay")
+    flush(sender)
+    assert files_in(far / "replay") == files_in(run.path / "replay")
+    assert len(sender.notes) == 1
 
 
 def test_contents_of_replay_there_are_whole_also_when_a_save_ends_while_the_one_before_is_looked_at(
@@ -367,7 +388,7 @@ def test_the_newest_intact_checkpoint_the_best_and_the_records_are_fetched_to_go
     assert copy.parent == Path("runs")
     assert files_in(copy).keys() >= {"config.json", "log.txt", "checkpoints/best/meta.json", "checkpoints/10/state.pt"}
     assert RunDirectory.open(copy).checkpoints.steps() == [10]
-    assert "using the one before" in said[0] and said[-1].startswith("file://")
+    assert "using the previous one" in said[0] and said[-1].startswith("file://")
 
 
 def test_a_local_copy_with_all_of_the_history_goes_on_and_another_is_left_alone(run, sender, far):

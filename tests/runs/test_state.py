@@ -95,10 +95,10 @@ def test_a_state_that_cannot_be_read_says_why(tmp_path, content):
 def test_a_state_that_is_a_link_or_too_large_is_not_read(tmp_path):
     (tmp_path / "elsewhere").write_text("{}")
     (tmp_path / "status.json").symlink_to(tmp_path / "elsewhere")
-    assert "is no ordinary file" in read_state(tmp_path)["reason"]
+    assert "is not an ordinary file" in read_state(tmp_path)["reason"]
     (tmp_path / "status.json").unlink()
     os.mkfifo(tmp_path / "status.json")
-    assert "is no ordinary file" in read_state(tmp_path)["reason"]
+    assert "is not an ordinary file" in read_state(tmp_path)["reason"]
     (tmp_path / "status.json").unlink()
     with open(tmp_path / "status.json", "wb") as file:
         file.truncate(10**12)

@@ -66,6 +66,23 @@ def test_a_damaged_one_is_reported_and_the_one_before_used(tmp_path):
     assert "30 is damaged: weights.safetensors has" in told[0]
 
 
+@pytest.mark.parametrize(
+    ("name", "content"), [("meta.json", b'{"album": 1}'), ("meta.json", b"photo"), ("state.pt", b"")]
+)
+def test_a_folder_of_another_program_is_passed_over_and_left_alone(tmp_path, name, content):
+    store = CheckpointStore(tmp_path, keep=1)
+    save(store, 10, 20)
+    (tmp_path / "30").mkdir()
+    (tmp_path / "30" / name).write_bytes(content)
+    told: list[str] = []
+    assert store.latest(told.append).meta["steps"] == 20
+    assert len(told) == 1 and told[0].endswith("; using the previous one") and "30" in told[0]
+    with pytest.raises(CheckpointError, match="30 is not replaced"):
+        save(store, 30)
+    save(store, 40)
+    assert (tmp_path / "30" / name).read_bytes() == content and store.steps() == [30, 40]
+
+
 def test_a_resumed_run_saves_beside_and_over_damaged_ones(tmp_path):
     store = CheckpointStore(tmp_path, keep=1)
     save(store, 10)

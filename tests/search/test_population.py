@@ -207,13 +207,16 @@ def test_a_population_of_an_older_version_goes_on_with_the_defaults_of_settings_
         (["--space", "s.toml", "--jobs", "0"], "--jobs 0 is not legal"),
         (["--space", "s.toml", "--dir", "file"], "--dir file cannot be created: File exists: give another"),
         (["--space", "nowhere.toml", "--dir", "p"], "the space 'nowhere.toml' cannot be read"),
+        (["--space", "s.toml", "--backend", "ray", "--nodes", "2", "--address", "127.0.0.1:1"], "no Ray cluster there"),
     ],
 )
 def test_what_the_command_cannot_do_it_says(tmp_path, monkeypatch, flags, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
+    (tmp_path / "s.toml").write_text("[learning_rate]\nlow = 1e-4\nhigh = 1e-2\n")
     with pytest.raises((BenchUsageError, ConfigError), match=message):
         population_command.command(["ppo", "--env", "CartPole-v1", *flags])
+    assert not list(tmp_path.rglob("population.json"))
 
 
 def test_a_slice_that_could_not_be_saved_ends_the_population_and_is_trained_again(tmp_path, monkeypatch):

@@ -83,7 +83,7 @@ def test_a_setting_that_is_a_number_or_none_has_a_range():
         ({"gamma": {"low": 0.1, "high": 0.9, "log": 1}}, "log=1 is not legal"),
         ({"num_epochs": {"low": 1.5, "high": 4}}, "num_epochs=1.5 is not legal: num_epochs must be int"),
         ({"num_epochs": {"low": 0, "high": 4}}, "[num_epochs]: num_epochs=0 is not legal"),
-        ({"activation": {"low": 1, "high": 4}}, "activation is no number: write its values"),
+        ({"activation": {"low": 1, "high": 4}}, "activation is not a number: list its values"),
         ({"activation": {"values": ["tanh", "rleu"]}}, "did you mean 'relu'?"),
         ({"activation": {"values": "tanh"}}, "values must be a list"),
         ({"activation": {"values": ["tanh"]}}, "write two or more, each once"),

@@ -94,7 +94,7 @@ def test_a_run_whose_checkpoint_cannot_be_used_now_is_left_as_it_is(tmp_path, mo
     before = contents(tmp_path)
     if kind == "unreadable":
         make_unreadable(checkpoint, monkeypatch)
-    assert found.train(split_cores(1)) == 1
+    assert found.train(split_cores(1), found.left()) == 1
     said = capsys.readouterr().out
     assert f"{run.name}: left as it is: " in said and said.strip().endswith("1 left as they are")
     assert ("newer Penstock" if kind == "newer" else "Input/output error") in said
@@ -126,11 +126,11 @@ def test_a_run_with_a_damaged_config_counts_as_failed_and_the_others_go_on(tmp_p
         job.cores, job.poll = cores, lambda: 0
         return job
 
-    assert found.train(split_cores(1)) == 1
+    assert found.train(split_cores(1), found.left()) == 1
     said = capsys.readouterr().out
     assert began == [second.name]
     path = found.path_of(first)
-    assert f"{first.name}: left as it is: {path}/config.json cannot be read: it is no JSON" in said
+    assert f"{first.name}: left as it is: {path}/config.json cannot be read: it is not JSON" in said
     assert said.count("config.json") == 2 and f"Restore it, or move {path} away" in said
     assert f"{second.name}: failed, {found.path_of(second)}/config.json cannot be read: " in said
     found._print_progress([Ended(first, None, None)], left=0)
@@ -156,11 +156,35 @@ def test_runs_that_end_with_their_cluster_have_not_failed(tmp_path, capsys):
     assert capsys.readouterr().out == f"{run.name}: ended with its cluster\n"
 
 
-def test_a_refused_multirun_leaves_no_record(tmp_path):
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_refused_multirun_leaves_no_record_and_no_folder_that_it_made(tmp_path, is_there):
     found = study(tmp_path)
+    found.folder = tmp_path / "many" / "study"
+    if is_there:
+        found.folder.mkdir(parents=True)
     with pytest.raises(ConfigError, match="there is no Ray cluster there"):
         train(found, 1, Asked("127.0.0.1:1"))
     assert not (found.folder / "multirun.json").exists()
+    assert tmp_path.is_dir() and (tmp_path / "many").exists() == found.folder.exists() == is_there
+
+
+def test_runs_over_nodes_for_which_the_cluster_has_no_room_are_refused_before_any_begins(tmp_path, monkeypatch):
+    over_nodes = ["--backend", "ray", "--nodes", "2"]
+    with pytest.raises(ConfigError, match="there is no Ray cluster there"):
+        train(study(tmp_path, *over_nodes, "--address", "127.0.0.1:1"), 1)
+    assert not (tmp_path / "multirun.json").exists() and not (tmp_path / "output").exists()
+    asked = []
+
+    def on_cluster(algorithm, config):
+        asked.append((config.address, config.gamma))
+        if config.address == "b:1":
+            raise ConfigError("nodes=2 asks for 2 nodes; the cluster at b:1 has none")
+
+    monkeypatch.setattr("penstock.engine.nodes.joining.on_cluster", on_cluster)
+    several = ["--address", "a:1,b:1", "--gamma", "0.5,0.9", "--seeds", "3"]
+    with pytest.raises(ConfigError, match="2 nodes; the cluster at b:1"):
+        train(study(tmp_path, *over_nodes, *several), 1)
+    assert asked == [("a:1", 0.5), ("a:1", 0.9), ("b:1", 0.5)]
 
 
 @pytest.mark.long
@@ -170,7 +194,7 @@ def test_a_run_without_an_intact_checkpoint_begins_anew_beside_what_it_was(tmp_p
     run = with_notes(found.path_of(found.runs[0]))
     make_damaged(run / "checkpoints" / "100")
     before = contents(run)
-    assert found.train(split_cores(1)) == 0
+    assert found.train(split_cores(1), found.left()) == 0
     aside = run.with_name(f"{run.name}.set-aside-1")
     assert f"it is in {aside} now" in capsys.readouterr().out
     added = contents(aside) - before

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 import sys
 from xml.etree import ElementTree
 
@@ -137,4 +138,7 @@ def test_runs_without_steps_in_common_have_no_curve(tmp_path, monkeypatch, capsy
     assert main(["plot"]) == 0
     out, err = capsys.readouterr()
     assert "2 runs, with no steps in common" in out
-    assert "ppo on CartPole-v1: no curve: the runs have no steps in common" in err
+    assert "ppo on CartPole-v1: no curve: the runs have no steps in common: early ends at 200, and late begins" in err
+    assert main(["plot", *re.search("(--where) '(.*?)'", err).groups()]) == 0
+    out, err = capsys.readouterr()
+    assert "ppo  1 run" in out and "no curve" not in err

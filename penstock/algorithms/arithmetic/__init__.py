@@ -1,1 +1,1 @@
-"""The arithmetic of algorithms: returns, losses, targets, optimisers. Pure functions, where that is possible."""
+"""The arithmetic of algorithms: returns, losses, targets, optimisers. Pure functions where possible."""

@@ -25,7 +25,7 @@ def categorical_projection(returns: Tensor, probability: Tensor, atoms: Tensor) 
     probability : Tensor
         Probability ``p`` of each return, float32 ``[B, N]``.
     atoms : Tensor
-        Atoms ``z`` in rising order, 2 or more, float32 ``[M]``.
+        Atoms ``z`` in ascending order, 2 or more, float32 ``[M]``.
 
     Returns
     -------
@@ -38,17 +38,17 @@ def categorical_projection(returns: Tensor, probability: Tensor, atoms: Tensor) 
     # The lower neighbour of the last atom is the one before it, so that every return has two neighbours.
     below = position.floor().clamp_(max=last - 1)
     share = probability * (position - below)
-    lower = below.nan_to_num()  # what is not a number stays so in the share, and is no index
+    lower = below.nan_to_num()  # NaN stays in the share, but cannot be an index
     projected = probability.new_zeros(len(probability), len(atoms))
     projected.scatter_add_(1, lower.long(), probability - share)
     return projected.scatter_add_(1, (lower + 1.0).long(), share)
 
 
 def of_smaller_mean(probability: Tensor, atoms: Tensor) -> Tensor:
-    """Return for each row the distribution of the critic with the smallest mean, as a whole, float32 ``[B, M]``.
+    """Return for each row the whole distribution of the critic with the smallest mean, float32 ``[B, M]``.
 
-    A minimum atom by atom would be no distribution; this one is clipped double Q-learning of distributions
-    (arXiv:2604.04539).
+    This is clipped double Q-learning with distributions (arXiv:2604.04539); a minimum atom by atom would not be a
+    distribution.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def of_smaller_mean(probability: Tensor, atoms: Tensor) -> Tensor:
 def gaussian_histogram(value: Tensor, atoms: Tensor, smoothing: float = 0.75) -> Tensor:
     """Return a normal distribution around each value as probabilities of evenly spaced atoms (arXiv:2403.03950, eq. 3).
 
-    An atom has the probability of the bin around it, of the atoms' distance in width, divided by that of all bins:
+    An atom has the probability of the bin around it, as wide as the atoms' spacing, divided by that of all bins:
 
         p_i = [Phi((z_i + dz/2 - v) / s) - Phi((z_i - dz/2 - v) / s)] / [Phi((z_{M-1} + dz/2 - v) / s) - ...]
 
@@ -79,9 +79,9 @@ def gaussian_histogram(value: Tensor, atoms: Tensor, smoothing: float = 0.75) ->
     value : Tensor
         Values ``v``, float32 ``[B]``.
     atoms : Tensor
-        Atoms ``z`` in rising order, 2 or more, float32 ``[M]``.
+        Atoms ``z`` in ascending order, 2 or more, float32 ``[M]``.
     smoothing : float
-        Standard deviation ``s`` in distances ``dz`` of the atoms.
+        Standard deviation ``s`` in units of the atoms' spacing ``dz``.
 
     Returns
     -------

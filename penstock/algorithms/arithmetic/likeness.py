@@ -8,7 +8,7 @@ from torch.nn.functional import cosine_similarity
 
 
 class Projection:
-    """Fixed random projection of features for comparisons, the same in every process; or the identity.
+    """Fixed random projection of features for comparisons, the same in every process, or the identity.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def change(now: Tensor, then: Tensor, valid: Tensor, distance: str, p: float = 2
     Returns
     -------
     Tensor
-        float32 ``[M]``: 0 without a change; larger is less alike.
+        float32 ``[M]``: 0 if nothing has changed; larger is less alike.
     """
     mask = valid.unsqueeze(-1)
     if distance == "kl":
@@ -65,7 +65,7 @@ def change(now: Tensor, then: Tensor, valid: Tensor, distance: str, p: float = 2
 
 
 def remoteness(states: Tensor, valid: Tensor, here: Tensor, distance: str, p: float = 2.0) -> Tensor:
-    """Distance between segments and the lanes' present states, averaged over states and lanes.
+    """Distance between segments and the lanes' current states, averaged over states and lanes.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def remoteness(states: Tensor, valid: Tensor, here: Tensor, distance: str, p: fl
     valid
         Real rows, bool ``[T, M]``.
     here
-        Features of the lanes' present states, float32 ``[K, F]``.
+        Features of the lanes' current states, float32 ``[K, F]``.
     distance, p
         As for `change`.
 

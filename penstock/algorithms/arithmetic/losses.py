@@ -11,7 +11,7 @@ from penstock.algorithms.arithmetic.returns import LOG_RATIO_LIMIT
 
 
 def mean_over(mask: Tensor) -> Callable[[Tensor], Tensor]:
-    """Return the function that `masked_mean` is with this mask; it sums the mask once for any number of means."""
+    """Return `masked_mean` for a fixed mask, which is summed only once."""
     count = mask.sum().clamp(min=1.0)
     return lambda x: (x * mask).sum() / count
 
@@ -85,7 +85,7 @@ def effective_samples(log_ratio: Tensor, learn: Tensor) -> Tensor:
     Returns
     -------
     Tensor
-        0-dimensional: 1 where all steps count alike, 1/n where one outweighs all others; 0 without a step.
+        0-dimensional: 1 if all steps count alike, 1/n if one outweighs all others, 0 without a step.
     """
     weight = log_ratio.exp() * learn
     return weight.sum().square() / ((learn > 0).sum() * weight.square().sum()).clamp(min=1e-30)

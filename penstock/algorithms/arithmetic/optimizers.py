@@ -1,4 +1,4 @@
-"""Torch's optimisers without the wrappers for ``torch.compile``, which delay the first update."""
+"""Torch's optimisers without their wrappers for ``torch.compile``, which delay the first update."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Eager(torch.optim.Optimizer):
 
 
 def go_on(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any]) -> None:
-    """Load the moments of an optimiser; its settings, which may be new ones, are kept.
+    """Load an optimiser's saved moments; keep its settings, which may have changed since.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def go_on(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any]) -> None:
 
 
 def as_if_made(optimizer: torch.optim.Optimizer, made: torch.optim.Optimizer) -> None:
-    """Give all groups of an optimiser the settings of another's first one; learning rate and moments are kept.
+    """Give all groups of an optimiser the settings of another's first group; keep learning rate and moments.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class OnDevice:
     learning_rate
         Step size, float32 ``[]``.
     lost
-        1: the step moves nothing, float32 ``[]``.
+        float32 ``[]``; 1: the step changes nothing.
     """
 
     learning_rate: torch.Tensor
@@ -86,9 +86,9 @@ class OnDevice:
 
 
 def step_on_device(optimizer: torch.optim.Optimizer, numbers: OnDevice, kernel: Callable[..., object]) -> None:
-    """Make a step of fused Adam or AdamW, which has made one before, without a number from the host.
+    """Take a step of fused Adam or AdamW without numbers from the host; the optimiser must have taken one before.
 
-    Overloads are named: torch would read a tensor of one number as a number, and wait for the device.
+    Overloads are named, because torch would convert a one-element tensor to a number, and wait for the device.
     """
     for group in optimizer.param_groups:
         moved = [parameter for parameter in group["params"] if parameter.grad is not None]
@@ -111,7 +111,7 @@ class Adam(Eager, torch.optim.Adam):
 
     @plain
     def step(self, closure: Any = None) -> None:
-        """Make one step: on a CPU by the native core, else every group by one call of the kernel that torch calls."""
+        """Take one step: on a CPU by the native core, else by one call of torch's kernel for every group."""
         if self.on_device is not None:
             step_on_device(self, self.on_device, torch.ops.aten._fused_adam_.tensor_lr)
             return
@@ -145,12 +145,12 @@ class AdamW(Eager, torch.optim.AdamW):
     """Adam with decoupled weight decay, ``theta <- (1 - learning_rate * weight_decay) theta`` (arXiv:1711.05101)."""
 
     on_device: OnDevice | None = None
-    """As of `Adam`; the parameters are fused."""
+    """As for `Adam`; requires fused parameters."""
     _step_of_any = plain(torch.optim.AdamW.step)
 
     @plain
     def step(self, closure: Any = None) -> None:
-        """Make one step."""
+        """Take one step."""
         if self.on_device is not None:
             step_on_device(self, self.on_device, torch.ops.aten._fused_adamw_.tensor_lr)
         else:
@@ -158,7 +158,7 @@ class AdamW(Eager, torch.optim.AdamW):
 
 
 class TorchRMSProp(Eager, torch.optim.RMSprop):
-    """RMSProp (Tieleman and Hinton 2012) as in torch; `penstock.algorithms.arithmetic.rmsprop` has the papers'."""
+    """RMSProp (Tieleman and Hinton 2012) as in torch; for the papers', see `penstock.algorithms.arithmetic.rmsprop`."""
 
     step = plain(torch.optim.RMSprop.step)
 
@@ -173,7 +173,7 @@ def fused_adam(
     parameters: Iterable[torch.nn.Parameter], learning_rate: float = 0.0, eps: float = 1e-8, beta1: float = 0.9,
     beta2: float = 0.999,
 ) -> Adam:  # fmt: skip
-    """Make an Adam of one kernel per update; `Algorithm.set_learning_rate` sets its learning rate for each batch."""
+    """Make an Adam that runs one kernel per update; `Algorithm.set_learning_rate` sets its learning rate."""
     return Adam(parameters, lr=learning_rate, betas=(beta1, beta2), eps=eps, fused=True)
 
 

@@ -19,7 +19,7 @@ def absolute_td_error(
     reward
         Sum of n discounted rewards, float32 ``[N]``.
     discount
-        Discount of the value after them; 0 after a termination, float32 ``[N]``.
+        Discount of the value after these rewards; 0 after a termination, float32 ``[N]``.
     value, next_value
         Values of the action taken, and of the best one n steps later, float32 ``[N]``; NaN if unknown.
     rescaled
@@ -39,7 +39,7 @@ def sequence_td_priority(
     reward: np.ndarray, discount: np.ndarray, value: np.ndarray, max_value: np.ndarray, valid: np.ndarray,
     *, n_step: int, burn_in: int, eta: float, rescaled: bool,
 ) -> np.ndarray:  # fmt: skip
-    """Priority of sequences by the acting network's values; the learner computes it by its own.
+    """Priority of sequences from the acting network's values; the learner later uses its own.
 
     R2D2 (OpenReview r1lyTjAqYX, section 2.3): see `td.n_step_targets` and `td.sequence_priority`.
 

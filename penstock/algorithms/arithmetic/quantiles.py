@@ -14,7 +14,7 @@ from penstock.nn.mlp import is_native, watcher
 
 
 def truncated_mixture(atoms: Tensor, num_dropped: int) -> Tensor:
-    """Atoms of several distributions without the largest, in rising order (TQC, arXiv:2005.04269, section 3).
+    """Atoms of several distributions without the largest, in ascending order (TQC, arXiv:2005.04269, section 3).
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def quantile_huber(quantile: Tensor, fraction: Tensor, target: Tensor) -> Tensor
 
 
 class _NativeQuantileHuber(torch.autograd.Function):
-    """One pass over all pairs of quantiles and samples, without storing them; torch makes about ten."""
+    """One pass over all pairs of quantiles and samples, without storing them; torch needs about ten."""
 
     @staticmethod
     def forward(ctx: Any, quantile: Tensor, fraction: Tensor, target: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """Return estimators: targets of values and advantages of actions along segments.
 
 Pure functions of time-major tensors. Row ``t`` of ``reward``, ``terminated`` and ``truncated`` belongs to the
-transition that leaves observation ``t``; ``value`` has one row more, so ``value[t + 1]`` is the value of the true
+transition that leaves observation ``t``; ``value`` has one more row, so ``value[t + 1]`` is the value of the true
 successor of observation ``t`` (after a truncation the final row). There are two switches:
 
     d_t = gamma * (1 - terminated_t)        bootstrap: zero only where no future exists
@@ -22,7 +22,7 @@ def gae(
     reward: Tensor, value: Tensor, terminated: Tensor, truncated: Tensor, *, gamma: float, lambda_: float,
     valid: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Generalised advantage estimation, arXiv:1506.02438 equation 16, with truncation kept apart.
+    """Generalised advantage estimation, arXiv:1506.02438 equation 16; truncation is not termination.
 
         delta_t = r_t + d_t V_t+1 - V_t
         A_t     = delta_t + gamma lambda k_t A_t+1
@@ -63,13 +63,13 @@ def lambda_return(
     reward: Tensor, value: Tensor, terminated: Tensor, truncated: Tensor, *, gamma: float, lambda_: float,
     valid: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """Lambda-returns, arXiv:2407.04811 equation 6, with truncation kept apart.
+    """Lambda-returns, arXiv:2407.04811 equation 6; truncation is not termination.
 
         G_t = r_t + d_t (lambda G_t+1 + (1 - lambda) V_t+1)    where the trace continues (k_t)
         G_t = r_t + d_t V_t+1                                  elsewhere
 
     With ``V = max_a Q`` these are the returns of Peng's Q(lambda): traces are not cut at actions that are not the best.
-    Parameters and errors are those of `gae`, and the result, ``[T, B]``, is its second one.
+    Parameters and errors are those of `gae`; the result is its ``target``.
     """
     return gae(reward, value, terminated, truncated, gamma=gamma, lambda_=lambda_, valid=valid)[1]
 
@@ -196,7 +196,7 @@ def _check_shapes(reward: Tensor, value: Tensor, **others: Tensor | None) -> Non
     steps, batch = reward.shape
     if value.shape != (steps + 1, batch):
         raise ValueError(
-            f"value has shape {tuple(value.shape)} but reward {(steps, batch)}: value needs one row more than reward, "
+            f"value has shape {tuple(value.shape)} but reward {(steps, batch)}: value needs one more row than reward, "
             f"({steps + 1}, {batch}), because its last row is the bootstrap"
         )
     for name, tensor in others.items():

@@ -20,7 +20,7 @@ class RMSPropConfig(SegmentConfig):
     rmsprop_decay: Tunable[float] = 0.99
     """Decay rate of the running mean of squared gradients, which begins at 0 (in TensorFlow 1 at 1)."""
     rmsprop_eps: Tunable[float] = 0.01
-    """Constant that bounds steps where gradients are small."""
+    """Constant that bounds steps when gradients are small."""
     rmsprop_eps_inside: bool = True
     """True: g / sqrt(s + eps), as in TensorFlow 1 and the papers' code; False: g / (sqrt(s) + eps)."""
 
@@ -32,14 +32,14 @@ class RMSPropConfig(SegmentConfig):
 
 
 class RMSProp(Eager):
-    """RMSProp: steps in units of the root of a running mean of squared gradients.
+    """RMSProp: gradients divided by the root of a running mean of their squares.
 
         s     <- decay * s + (1 - decay) * g^2
         theta <- theta - lr * g / sqrt(s + eps)          inside, as in TensorFlow
         theta <- theta - lr * g / (sqrt(s) + eps)        outside, as in PyTorch
 
-    s begins at 0, as in PyTorch; in TensorFlow at 1, so that first steps are smaller. Only parameters with a gradient
-    change, and the state exists from the beginning: both are needed if several processes share the optimiser
+    s begins at 0, as in PyTorch; in TensorFlow it begins at 1, which makes the first steps smaller. Only parameters
+    with a gradient change, and the state exists from the beginning: processes that share the optimiser need both
     (arXiv:1602.01783, section 4).
 
     Parameters

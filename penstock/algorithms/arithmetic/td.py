@@ -18,7 +18,7 @@ from penstock.algorithms.arithmetic.rescaling import inverse_rescale, rescale
 
 
 def td_target(reward: Tensor, discount: Tensor, next_value: Tensor, *, rescaled: bool = False) -> Tensor:
-    """One-step target, ``y = r + discount * next_value``; of rescaled values ``h(r + discount * h^-1(next_value))``.
+    """One-step target, ``y = r + discount * next_value``; for rescaled values ``h(r + discount * h^-1(next_value))``.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ def td_target(reward: Tensor, discount: Tensor, next_value: Tensor, *, rescaled:
     discount : Tensor
         ``gamma^m``, or 0 where the last step terminated the episode, float32 ``[N]``.
     next_value : Tensor
-        Value of the observation ``m`` steps on, float32 ``[N]``, or ``[..., N]`` for several at once.
+        Value of the observation ``m`` steps later, float32 ``[N]``, or ``[..., N]`` for several at once.
     rescaled : bool
         Whether values and targets are rescaled returns (see `rescale`).
 
@@ -198,7 +198,7 @@ def sequence_priority(td_error: Tensor, mask: Tensor, eta: float) -> Tensor:
 
 
 def half_squared(error: Tensor) -> Tensor:
-    """Half of the squared error, element by element."""
+    """Half the squared error, element by element."""
     return 0.5 * error * error
 
 
@@ -236,7 +236,7 @@ def squared_td_error(q: Tensor, y: Tensor, weights: Tensor) -> tuple[Tensor, Ten
 
 
 class _SquaredError(torch.autograd.Function):
-    """One backward step instead of five, whose overhead exceeds their arithmetic."""
+    """One backward step instead of five, whose overhead would exceed their arithmetic."""
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, y: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
@@ -254,7 +254,7 @@ class _SquaredError(torch.autograd.Function):
 
 
 def largest_error(td_error: Tensor) -> Tensor:
-    """Largest magnitude of the critics' errors, float32 ``[N]`` of ``[C, N]``; of one critic's, ``[N]``."""
+    """Largest magnitude over critics of errors ``[C, N]``, or magnitude of one critic's ``[N]``; float32 ``[N]``."""
     size = td_error.detach().abs()
     return size.amax(0) if size.ndim > 1 else size
 
@@ -315,7 +315,7 @@ def polyak_(targets: Sequence[Tensor], parameters: Sequence[Tensor], tau: float 
     tau : float or Tensor
         Fraction of the distance, in [0, 1]; as a tensor float32 ``[]``.
     """
-    if isinstance(tau, Tensor):  # the overload is named: torch would wait for the number
+    if isinstance(tau, Tensor):  # a named overload: otherwise torch waits for the number
         torch.ops.aten._foreach_lerp_.List(list(targets), list(parameters), [tau] * len(targets))
     else:
         torch._foreach_lerp_(list(targets), list(parameters), tau)

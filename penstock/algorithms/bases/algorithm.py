@@ -58,7 +58,7 @@ class NonFiniteUpdate(ArithmeticError):
 
 
 class Algorithm:
-    """A config, a network, and the choice of actions. Its two subclasses learn, from fresh segments or from replay.
+    """A config, a network, and the choice of actions. Two subclasses add learning: from fresh segments or from replay.
 
     Parameters
     ----------
@@ -71,6 +71,11 @@ class Algorithm:
     ------
     ConfigError
         The algorithm cannot choose such actions; the message names algorithms that can.
+
+    Attributes
+    ----------
+    remarks
+        Notes of updates for the user; the learner reports and removes them.
     """
 
     Config: ClassVar[type[AnyConfig]]
@@ -86,12 +91,12 @@ class Algorithm:
     """True: in updates, layers such as BatchNorm normalise by their running statistics, as in acting."""
 
     updates_alike: ClassVar[bool] = False
-    """True: loss, targets and steps of every update, from replay of every update of a kind, are the same computation of
-    batch, random numbers and networks whose memory does not move, so that a plan, or on a GPU a graph, may repeat it.
-    Not inherited: each subclass sets it."""
+    """True: every update (from replay, every update of one kind) is the same computation of batch, random numbers and
+    networks at fixed addresses, so that a plan, or a graph on a GPU, may repeat it. Not inherited: each subclass sets
+    it."""
 
     noise_hold: int = 1
-    """Most steps for which a lane keeps the random numbers of its actions."""
+    """Largest number of steps for which a lane keeps the random numbers of its actions."""
 
     config: Any
 
@@ -101,13 +106,14 @@ class Algorithm:
         self.observation = observation
         self.action = action
         self._require_fitting(action)
-        # Found here, because an environment may change the working directory of the process that builds the network.
+        self.remarks: list[str] = []
+        # Imported here: an environment may change the working directory of the process that builds the network.
         own = config.encoder
         self._encoder = find_object(own, "encoder") if isinstance(own, str) and {*":<"} & {*own} else own
 
     @classmethod
     def data_path_of(cls, config: Any) -> str | type:
-        """Return the data path with these settings."""
+        """Return the data path that these settings need."""
         return config.data_path_for(cls.data_path, cls.name())
 
     @classmethod
@@ -136,11 +142,11 @@ class Algorithm:
         return share_rows_(model) if self.config.num_learners > 1 else model
 
     def training_mode(self, model: torch.nn.Module) -> AbstractContextManager[None]:
-        """Make the context of a network's updates."""
+        """Return the context in which a network is updated."""
         return training_mode(model, self.config.seed, freezes_statistics=self.freezes_statistics)
 
     def reason_not_to_repeat(self) -> str | None:
-        """Return the reason why neither plan nor graph can repeat the updates; None: none is known."""
+        """Return why neither a plan nor a graph can repeat the updates; None if no reason is known."""
         if not vars(type(self)).get("updates_alike", False):
             return f"{type(self).__name__} does not declare its updates alike (updates_alike)"
         if self.config.num_learners > 1:
@@ -148,12 +154,12 @@ class Algorithm:
         return None
 
     def lane_state_size(self, model: Any) -> int:
-        """Return the width of a lane's memory state while acting: that of the network."""
+        """Return the width of a lane's memory state while acting: by default the network's."""
         size: int = model.state_size
         return size
 
     def record_columns(self) -> tuple[Column, ...]:
-        """Return further columns that are recorded while acting, beside action, log_prob and version."""
+        """Return the columns recorded while acting in addition to action, log_prob and version."""
         return ()
 
     def act(self, model: Any, request: Request) -> tuple[dict[str, Tensor], Tensor]:
@@ -176,7 +182,7 @@ class Algorithm:
         network
             Called with the observation's and the action's spec, a `NetworkConfig` and `fields`.
         settings
-            Fields of the `NetworkConfig` beside those that every config has.
+            Fields of the `NetworkConfig` other than those that every config has.
 
         Raises
         ------
@@ -208,7 +214,7 @@ class Algorithm:
         return torch.autocast(device.type, torch.bfloat16, cache_enabled=cache)
 
     def take_settings(self, config: AnyConfig) -> None:
-        """Use other values of tunable settings."""
+        """Adopt new values of tunable settings."""
         self.config = config
 
     def set_learning_rate(
@@ -241,7 +247,7 @@ class Algorithm:
             return
         fitting = names_for(action.kind)
         raise ConfigError(
-            f"{self.name()} chooses {self.actions[0]} actions, and the actions of this environment are {action.kind} "
+            f"{self.name()} chooses {self.actions[0]} actions, but the actions of this environment are {action.kind} "
             f"({_described(action)}): use {' or '.join([', '.join(fitting[:-1]), fitting[-1]])}"
         )
 
@@ -260,7 +266,7 @@ def shrink_(gradient: Tensor, norm: Tensor, most: float) -> None:
 
 
 def clip_norm_(parameters: Sequence[nn.Parameter], most: float) -> Tensor:
-    """Scale gradients down to a global norm of at most `most`; return the norm before, 0-dimensional."""
+    """Scale gradients down to a global norm of at most `most`; return their norm before that, 0-dimensional."""
     (first, *others) = parameters
     if others or first.grad is None:
         return torch.nn.utils.clip_grad_norm_(parameters, most)

@@ -34,13 +34,13 @@ class ControlConfig(PrioritizedReplayConfig):
     tau: Tunable[float] = 0.005
     """Fraction by which target networks move towards the online networks per update."""
     noise_hold: int = 1
-    """Largest number of steps for which a lane keeps its exploration noise: n steps with probability in proportion to
+    """Largest number of steps for which a lane keeps its exploration noise: n steps with probability proportional to
     n^-2 (arXiv:2604.04539: 16); 1: new noise in every step."""
     return_bound: float | None = None
-    """Rewards are divided by the standard deviation of the running discounted return, and by more where such a return
-    or a reward would exceed this bound (arXiv:2604.04539: 5); None: not scaled."""
+    """Divide rewards by the standard deviation of the running discounted return, or by more, so that no such return or
+    reward exceeds this bound (arXiv:2604.04539: 5); None: no scaling."""
     reset_interval: int | None = None
-    """Updates between two resets of networks and optimisers to new random ones; replay and normalisation are kept
+    """Updates between resets of networks and optimisers to newly initialised ones; replay and normalisation are kept
     (arXiv:2205.07802: 200,000). None: never."""
 
     def validate(self) -> None:
@@ -68,7 +68,7 @@ class ControlAlgorithm(ReplayAlgorithm):
     """Base of algorithms with an actor and critics. Actions are in [-1, 1]; lanes scale them to the bounds.
 
     Importance weights correct the critics' loss for prioritized replay. The policy's loss stays unweighted, as in most
-    code: it is no expectation over outcomes of an action, and the policy may learn most where the critics err most.
+    code: it is no expectation over outcomes of an action, and the policy may well learn most where the critics err.
     """
 
     Config: ClassVar[type[Config]] = ControlConfig
@@ -79,23 +79,23 @@ class ControlAlgorithm(ReplayAlgorithm):
 
     @property
     def scales_rewards(self) -> bool:  # type: ignore[override]
-        """Whether running returns are stored beside rewards: with ``return_bound``."""
+        """Whether running returns are stored next to rewards: with ``return_bound``."""
         return self.config.return_bound is not None
 
     @property
     def noise_hold(self) -> int:  # type: ignore[override]
-        """Most steps for which a lane keeps its exploration noise."""
+        """Largest number of steps for which a lane keeps its exploration noise."""
         return self.config.noise_hold
 
     def act(self, model: Any, request: Request) -> tuple[dict[str, Tensor], Tensor]:
-        """Choose random actions until learning starts, then those of the policy with exploration."""
+        """Choose random actions until learning starts, then the policy's with exploration."""
         if request.steps < self.config.learning_starts:
             return {"action": uniform_action(request.noise)}, request.memory
         choice, memory = model.act(request.obs, request.first, request.memory)
         return {"action": choice.sample(request.noise)}, memory
 
     def trained_parameters(self, model: Any) -> dict[str, tuple[list[nn.Parameter], Scheduled]]:
-        """Parameters of the critics, and of the policy."""
+        """Return the parameters of the critics, and of the policy."""
         rate = self.config.learning_rate
         return {
             "critic": (model.critic_parameters(), rate),
@@ -110,7 +110,7 @@ class ControlAlgorithm(ReplayAlgorithm):
             self._support = SupportWatch(returns.atoms[0].item(), returns.atoms[-1].item(), self.remarks.append)
 
     def updated(self, model: Any, batch: TransitionBatch, metrics: Metrics) -> None:
-        """Look at the share of targets that critics of distributions cut off, where rewards are not scaled."""
+        """Check, unless rewards are scaled, the share of targets outside the support of distributional critics."""
         is_repeated = self.lost is not None or self.recording is not None
         if self._support is not None and "outside_support" in metrics and not is_repeated:
             self._support.see(metrics["outside_support"], batch.reward, batch.discount, batch.number)
@@ -126,7 +126,7 @@ class ControlAlgorithm(ReplayAlgorithm):
             self._return_scale.state.copy_(learning["return_scale"])
 
     def prepare(self, model: Any, batch: TransitionBatch) -> tuple[TransitionBatch, Metrics]:
-        """Return the batch with rewards scaled by the newest moments; reset before the first update of an interval."""
+        """Return the batch with scaled rewards; with ``reset_interval``, reset before an interval's first update."""
         interval = self.config.reset_interval
         if interval is not None and batch.number > 1 and (batch.number - 1) % interval == 0:
             self.reset(model)
@@ -137,9 +137,9 @@ class ControlAlgorithm(ReplayAlgorithm):
         return replace(batch, reward=batch.reward / divisor), {"reward_divisor": divisor}
 
     def reset(self, model: PolicyNetwork) -> None:
-        """Replace all weights by new random ones, and forget the optimisers' moments (arXiv:2205.07802).
+        """Reinitialise all weights, and clear the optimisers' moments (arXiv:2205.07802).
 
-        The normalisation of observations and of rewards stays, as does replay.
+        The normalisation of observations and rewards is kept, as is replay.
         """
         device = self.generator.device
         seed = torch.randint(2**62, (), device=device, generator=self.generator)
@@ -162,7 +162,7 @@ class ControlAlgorithm(ReplayAlgorithm):
         for i, (low, high) in enumerate(zip(action.low, action.high, strict=True)):
             if not (math.isfinite(low) and math.isfinite(high)):
                 raise ConfigError(
-                    f"{self.name()} chooses actions between two bounds, and dimension {i} of this environment's is "
+                    f"{self.name()} chooses actions between two bounds, but dimension {i} of this environment's is "
                     f"unbounded (from {low:g} to {high:g}): wrap it in gymnasium.wrappers.RescaleAction or ClipAction "
                     "with finite bounds, or use ppo or appo"
                 )
@@ -173,9 +173,9 @@ class ReturnScale:
 
         max(sqrt(Var G), max(|G|, |r|) / bound)
 
-    G begins at 0 in every episode. Its moments are exponential means over about a thousand drawn batches, without bias
-    towards their start, and with priorities without importance weights. The maximum is over all returns and rewards
-    drawn: with ``n_step`` a reward is a sum that goes beyond the step of its G, which may still be 0.
+    G begins at 0 in every episode. Its moments are exponential means over about a thousand drawn batches, corrected for
+    their initial 0; importance weights of prioritized replay are ignored. The maximum is over all returns and rewards
+    drawn so far. Rewards count because an n-step reward reaches beyond the step of its G, which may still be 0.
 
     Parameters
     ----------

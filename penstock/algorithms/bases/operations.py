@@ -13,9 +13,9 @@ from torch import Tensor
 KINDS = {
     torch.float32: 0, torch.bool: 1, torch.int64: 2, torch.uint8: 3, torch.int8: 4, torch.int16: 5, torch.int32: 6,
 }  # fmt: skip
-"""Kinds of tensors that a plan reads."""
+"""Codes of the dtypes that a plan reads."""
 COMPUTED = {*KINDS, torch.bfloat16}
-"""Types of results. Numbers in bfloat16 are float32 of as few digits."""
+"""Dtypes of results. A plan keeps bfloat16 numbers as float32, rounded to as few digits."""
 MAX_DIMENSIONS = 3
 
 Operation = IntEnum(
@@ -44,7 +44,7 @@ class Turned(NamedTuple):
 
 
 class Steps(Protocol):
-    """Steps of a plan so far, as `Recorder` has them."""
+    """Steps of a plan so far: the part of `Recorder` that these operations use."""
 
     def step(self, operation: Operation, shape: Sequence[int], *given: Any, x: float = 0.0, y: float = 0.0) -> Number:
         """Add a step on tensors, numbers of tensors, or constants; return the number of its result."""
@@ -53,13 +53,13 @@ class Steps(Protocol):
         """Return the number of a tensor in the plan."""
 
     def factor(self, tensor: Tensor) -> tuple[Number, bool]:
-        """Return the number of a factor of a product, and whether it lies transposed."""
+        """Return the number of a factor of a product, and whether it is stored transposed."""
 
     def turned(self, tensor: Tensor) -> Number | Turned:
         """Return the transpose of a matrix."""
 
     def fixed(self, tensor: Tensor) -> Number:
-        """Have the plan read a tensor that no update changes; return its number."""
+        """Make a tensor that no update changes an input of the plan; return its number."""
 
     def sum(self, shape: Sequence[int], number: Number) -> Number:
         """Return sums over the dimensions that are 1 in a shape."""
@@ -88,7 +88,7 @@ def dimension(ndim: int, dim: int) -> int:
 def _plain(operation: Operation, count: int | None = None) -> Find:
     def find(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
         if kwargs:
-            raise Unplannable(f"an operation has {', '.join(kwargs)}")
+            raise Unplannable(f"an operation has the arguments {', '.join(kwargs)}")
         return r.step(operation, shape, *args[:count])
 
     return find
@@ -111,14 +111,14 @@ def _reshaped(r: Steps, number: Number, before: Sequence[int], after: Sequence[i
 
 def _viewed(r: Steps, shape: Any, args: Any, kwargs: Mapping[str, Any]) -> Number:
     if isinstance(args[-1], torch.dtype):
-        raise Unplannable("numbers are read as another type's")
+        raise Unplannable("a tensor is viewed as another dtype")
     return _copied(r, shape, args, kwargs)
 
 
 def _of_truths(operation: Operation) -> Find:
     def find(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
         if any(isinstance(each, Tensor) and each.dtype != torch.bool for each in args):
-            raise Unplannable("bits of numbers are combined")
+            raise Unplannable("a bitwise operation is not on booleans")
         return r.step(operation, shape, *args)
 
     return find
@@ -176,7 +176,7 @@ def _powered(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
 
 
 def _dims_of(args: Any) -> list[int]:
-    """Return the dimensions that an operation goes along, counted from the first; empty: none is given."""
+    """Return the dimensions that an operation runs along, counted from the first; empty if none is given."""
     dims = args[1] if len(args) > 1 else None
     return [dim % args[0].ndim for dim in ([dims] if isinstance(dims, int) else dims or ())]
 
@@ -199,7 +199,7 @@ def _along_the_last(operation: Operation, otherwise: Find | None = None) -> Find
         if _dims_of(args) != [args[0].ndim - 1]:
             if otherwise is not None:
                 return otherwise(r, shape, args, kwargs)
-            raise Unplannable("the place of a largest number is not one of the last dimension")
+            raise Unplannable("an argmax is not along the last dimension")
         kept = [*args[0].shape[:-1], 1]
         return _reshaped(r, r.step(operation, kept, args[0]), kept, shape)
 
@@ -209,7 +209,7 @@ def _along_the_last(operation: Operation, otherwise: Find | None = None) -> Find
 def _soft_plus(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
     """``max(x, 0) + log(1 + e^-|x|)``."""
     if kwargs or args[1:2] not in ((), (1,)):
-        raise Unplannable("a softplus has another slope")
+        raise Unplannable("a softplus has a slope other than 1, or a threshold")
     size = _size(r, shape, args, {})
     power = r.step(Operation.EXP, shape, r.step(Operation.MUL, shape, size, -1.0))
     logarithm = r.step(Operation.LOG, shape, r.step(Operation.ADD, shape, power, 1.0, x=1.0))
@@ -231,7 +231,7 @@ def _times_logarithm(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
 
 def _without_nan(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
     if kwargs or args[1:] not in ((), (0.0,)):
-        raise Unplannable("what is no number is replaced by another than 0")
+        raise Unplannable("NaN is replaced by a number other than 0")
     largest = torch.finfo(torch.float32).max
     finite = r.step(Operation.CLAMP, shape, args[0], x=-largest, y=largest)
     return r.step(Operation.WHERE, shape, r.step(Operation.EQUAL, shape, args[0], args[0]), finite, 0.0)
@@ -243,12 +243,12 @@ def _dot(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
 
 
 def _along_one(operation: Operation) -> Find:
-    """Smallest or largest numbers along one dimension: of its rows, one after the other."""
+    """Smallest or largest numbers along one dimension, computed row by row."""
 
     def find(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
         dims, sizes = _dims_of(args), list(args[0].shape)
         if len(dims) != 1:
-            raise Unplannable("a smallest or largest number is not one of a dimension")
+            raise Unplannable("a minimum or maximum is not along one dimension")
         (dim,) = dims
         part = [1 if place == dim else size for place, size in enumerate(sizes)]
         at = dimension(len(sizes), dim)
@@ -262,7 +262,7 @@ def _along_one(operation: Operation) -> Find:
 
 
 def _log_of_sum(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
-    """Logarithm of the sum of e to the numbers of the last dimension."""
+    """Logarithm of the sum of exponentials along the last dimension."""
     largest = _along_the_last(Operation.LARGEST)(r, kept := [*args[0].shape[:-1], 1], args, {})
     powers = r.step(Operation.EXP, args[0].shape, r.step(Operation.ADD, args[0].shape, args[0], largest, x=-1.0))
     logarithm = r.step(Operation.LOG, kept, r.step(Operation.SUM, kept, powers))
@@ -285,7 +285,7 @@ def _indexed(operation: Operation) -> Find:
             return r.step(operation, shape, x, *args[2:4])
         if dim != 1 or index.shape != (len(x), 1, x.shape[2]):
             raise Unplannable("an index is not along the last dimension")
-        # one row of each block, whose number is the same in all columns
+        # one row of each block, with the same index in all columns
         place = r.step(Operation.SLICE, (len(x), 1, 1), index, x=MAX_DIMENSIONS - 1)
         rows = r.fixed(torch.arange(x.shape[1], dtype=torch.float32).view(1, -1, 1))
         is_chosen = r.step(Operation.EQUAL, (*x.shape[:2], 1), rows, place)
@@ -336,7 +336,7 @@ def _permuted(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number | Turned:
         return r.turned(args[0])
     if order == [1, 0, 2]:
         return r.swap(r.number(args[0]))
-    raise Unplannable("dimensions are exchanged in an order that plans do not have")
+    raise Unplannable("dimensions are permuted in an order that plans do not have")
 
 
 def _moments(r: Steps, shape: Any, args: Any, kwargs: Any) -> Sequence[Number]:
@@ -357,7 +357,7 @@ def _normalized(r: Steps, shape: Any, args: Any, kwargs: Any) -> Sequence[Number
     """Columns of a matrix normalised by their moments, scaled and shifted; then means, and inverse deviations."""
     x, scale, shift, mean, var, trains, _, epsilon = args
     if mean is not None or var is not None or not trains or x.ndim != 2:
-        raise Unplannable("a batch is normalised by other moments than its own")
+        raise Unplannable("a batch is not normalised by its own moments, or not a matrix")
     return r.normalize((x, scale, shift), epsilon)
 
 
@@ -365,7 +365,7 @@ def _normalized_backward(r: Steps, shape: Any, args: Any, kwargs: Any) -> Sequen
     """Gradients of columns, scale and shift (gradient, input, scale, running moments, moments of the batch, ...)."""
     gradient, x, scale, _, _, mean, inverse, trains, _, mask = args
     if not trains:
-        raise Unplannable("a batch is normalised by other moments than its own")
+        raise Unplannable("a batch is not normalised by its own moments")
     found = r.normalize_backward((gradient, x, scale, mean, inverse))
     return [each if is_wanted else None for each, is_wanted in zip(found, mask, strict=True)]
 
@@ -384,7 +384,7 @@ def _soft_maximum_backward(r: Steps, shape: Any, args: Any, kwargs: Any) -> Numb
 
 
 def _rows_normalized(r: Steps, shape: Any, args: Any, kwargs: Any) -> Sequence[Number]:
-    """Rows normalised by their moments (input, shape, scale, shift, epsilon); then means, and inverse deviations."""
+    """Rows normalised by their moments (input, shape, scale, shift, epsilon); then means and inverse deviations."""
     x, dims, scale, shift, epsilon = args
     if len(dims) != 1 or (scale is None) != (shift is None):
         raise Unplannable("rows are normalised with a scale alone, or over several dimensions")
@@ -402,8 +402,8 @@ def _rows_normalized(r: Steps, shape: Any, args: Any, kwargs: Any) -> Sequence[N
 def _rows_normalized_backward(r: Steps, shape: Any, args: Any, kwargs: Any) -> Sequence[Number | None]:
     """``(g - mean g - y mean(g y)) / deviation`` of rows, and gradients of scale and shift.
 
-    Arguments: gradient, input, shape, means, inverse deviations, scale, shift, which are wanted. ``g`` is the gradient
-    times the scale.
+    Arguments: gradient, input, shape, means, inverse deviations, scale, shift, mask of the wanted gradients. ``g`` is
+    the gradient times the scale.
     """
     given, x, dims, mean, inverse, scale, _, mask = args
     rows, kept, share = x.shape, mean.shape, 1.0 / dims[0]
@@ -420,10 +420,10 @@ def _rows_normalized_backward(r: Steps, shape: Any, args: Any, kwargs: Any) -> S
 
 
 def _sorted(r: Steps, shape: Any, args: Any, kwargs: Any) -> Sequence[Number | None]:
-    """Numbers in rising order along the last dimension; indices are not recorded."""
+    """Numbers in ascending order along the last dimension; indices are not recorded."""
     dim, falls = [*args[1:], False][:2] if len(args) > 1 else (-1, False)
     if kwargs or falls or dim % args[0].ndim != args[0].ndim - 1:
-        raise Unplannable("numbers are not sorted along the last dimension in rising order")
+        raise Unplannable("numbers are not sorted along the last dimension in ascending order")
     return [r.step(Operation.SORT, shape[0], args[0]), None]
 
 
@@ -433,7 +433,7 @@ def _dim_of(args: Any, place: int) -> int:
 
 def _slice(args: Any, number: int) -> tuple[Tensor, int, int]:
     if len(args) > 4 and args[4] != 1:
-        raise Unplannable("a slice leaves out rows between its first and its last")
+        raise Unplannable("a slice has a step other than 1")
     start, size = (args[2] if len(args) > 2 else 0) or 0, args[0].shape[_dim_of(args, 1)]
     return args[0], _dim_of(args, 1), max(start + size, 0) if start < 0 else min(start, size)
 
@@ -442,7 +442,7 @@ def _put_back(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
     """Gradient of a slice (gradient, sizes, dim, start, end, stride), or of a row (gradient, sizes, dim, index)."""
     gradient, sizes, dim, start, *more = args
     if more[1:] not in ([], [1]):
-        raise Unplannable("a slice leaves out rows between its first and its last")
+        raise Unplannable("a slice has a step other than 1")
     kept = list(sizes)
     kept[dim] = gradient.shape[dim] if more else 1
     start = max(start + sizes[dim], 0) if start < 0 else start
@@ -452,7 +452,7 @@ def _put_back(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
 
 
 def _joined(is_new: bool) -> Find:
-    """Concatenation along a dimension; `is_new`: along one that the tensors do not have."""
+    """Concatenation along a dimension; `is_new`: along a new dimension."""
 
     def find(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
         tensors, dim = args[0], (args[1] if len(args) > 1 else 0) % len(shape)
@@ -476,13 +476,13 @@ CUTS: dict[str, Callable[[Any, int], tuple[Tensor, int, int]]] = {
     "unsafe_split": lambda args, number: (args[0], _dim_of(args, 2), number * args[1]),
     "split_with_sizes": lambda args, number: (args[0], _dim_of(args, 2), sum(args[1][:number])),
 }
-"""Operations whose results are parts of a tensor: that tensor, the dimension and the beginning of each part."""
+"""Operations whose results are parts of a tensor: that tensor, the dimension, and the start of each part."""
 
 ARITHMETIC = ("add", "sub", "rsub", "mul", "pow", "addcmul", "mm", "addmm", "bmm", "baddbmm")
-"""Operations whose results have as many digits as torch gives them only with floating-point numbers."""
+"""Operations that plans compute in float32, which has too few digits for results of other dtypes."""
 
 VIEWS = ("view", "unsqueeze", "squeeze", "alias", "_unsafe_view", "detach")
-"""Operations whose result is a view of the whole of a tensor."""
+"""Operations whose result is a view of a whole tensor."""
 
 EXACT = (*VIEWS, "_to_copy", "clone", "expand", "t", "transpose", "permute", "mm", "addmm", "bmm", "baddbmm")
 """Operations whose results in bfloat16 are rounded by their steps, or have no more digits than their operands."""

@@ -1,12 +1,12 @@
-"""Updates as native plans: read once as torch computes them, and then computed in a few calls.
+"""Updates as native plans: recorded once while torch computes them, and then run in a few calls.
 
 Small tensors cost torch more to dispatch than to compute. The first update from minibatches of a shape runs in torch,
-and each of its operations is recorded, forward and backward; the next ones run the recorded plan. An update with an
+and each of its operations is recorded, forward and backward; later updates run the recorded plan. An update with an
 operation that plans do not have, or with a tensor of unknown origin, stays in torch.
 
-Of updates from segments the gradient is a plan. Updates from replay are plans as a whole, however many steps of
-optimisers they take. A part of such a plan ends at each of these, and wherever else networks change: methods of the
-algorithm do that, as in torch.
+For updates from segments, the plan computes the gradient. For updates from replay, it is the whole update, with any
+number of optimiser steps. Such a plan is split into parts at each optimiser step and wherever else networks change;
+methods of the algorithm make these changes, as in torch.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from penstock.nn.mlp import in_bfloat16, is_available, without_autocast
 from penstock.nn.norms import BatchNorm
 
 MAX_PLANS = 8
-"""Plans of one model; minibatches of further shapes are left to torch."""
+"""Largest number of plans per model; minibatches of further shapes are left to torch."""
 TOLERANCE = {False: 1e-4, True: 1e-2}
 """Largest relative difference between a new plan and torch, in float32 and in bfloat16."""
 TRIES = 5
-"""Comparisons of a new plan with torch, of which one has to show no difference."""
+"""Number of comparisons of a new plan with torch; one without a difference is enough."""
 PACKAGES = ("penstock", "torch")
 """Packages whose modules compute the same from the same tensors."""
 RANDOM = ("obs", "next_obs", "reward")
-"""Tensors of a batch of transitions that are random when a plan is compared with torch."""
+"""Tensors of a batch of transitions that are replaced by random numbers when a plan is compared with torch."""
 SMALL = {False: 1e-2, True: 1.0}
-"""Share of the largest gradient below which smaller ones are compared with it, in float32 and in bfloat16."""
+"""Smallest scale of a comparison of gradients, as a share of the largest one, in float32 and in bfloat16."""
 
 Compute = Callable[[Any], tuple[Tensor, Metrics]]
 AnyPlan = TypeVar("AnyPlan")
@@ -50,16 +50,16 @@ AnyPlan = TypeVar("AnyPlan")
 class PlanCache(Generic[AnyPlan]):
     """Plans of updates, one for each kind of update and shape of batches, as far as they can be recorded.
 
-    A plan repeats the operations of its record: ``updates_alike`` of an algorithm declares that updates of a kind are
-    the same computation. An update with an operation that plans do not have, or that reads the run's progress, stays in
-    torch, as do those of networks with modules of other packages and of several learners.
+    A plan repeats recorded operations: with ``updates_alike``, an algorithm declares that updates of a kind are the
+    same computation. An update with an operation that plans do not have, or that reads the run's progress, stays in
+    torch, as do updates of networks with modules of other packages, and of several learners.
 
     Parameters
     ----------
     algorithm
         Algorithm of the updates.
     models
-        Networks that they read, the trained one first.
+        Networks that the updates read, the trained one first.
     """
 
     def __init__(self, algorithm: Any, models: Sequence[nn.Module]) -> None:
@@ -69,7 +69,7 @@ class PlanCache(Generic[AnyPlan]):
         self._known: dict[Hashable, AnyPlan | None] = {}
 
     def plan_for(self, batch: Any) -> AnyPlan | None:
-        """Return the plan for updates of this kind, recorded now if they are new; None: torch has to compute them."""
+        """Return the plan for the update with a batch, recorded now if there is none; None: torch must compute it."""
         if not self._has_any:
             return None
         if self._settings is not self._algorithm.config:
@@ -86,11 +86,11 @@ class PlanCache(Generic[AnyPlan]):
         return self._known.get(kind)
 
     def _kind_of(self, batch: Any) -> Hashable:
-        """Return the kind of the update with a batch; here there is one."""
+        """Return the kind of the update with a batch; by default there is only one."""
         return None
 
     def _record(self, batch: Any) -> AnyPlan:
-        """Record the update with a batch, without its effects; each subclass has its own way."""
+        """Record the update with a batch, without its effects."""
         raise NotImplementedError
 
 
@@ -133,11 +133,11 @@ class Planned:
     Parameters
     ----------
     compute
-        Loss and metrics of a batch: 0-dimensional, or of any shape a plan has.
+        Function that returns loss and metrics of a batch: 0-dimensional, or of any shape that plans have.
     models
-        Networks that it reads, the trained one first.
+        Networks that `compute` reads, the trained one first.
     batch
-        Batch of these shapes.
+        Batch with the shapes of the plan.
 
     Raises
     ------
@@ -147,7 +147,7 @@ class Planned:
 
     def __init__(self, compute: Compute, models: Sequence[nn.Module], batch: Any) -> None:
         self._parameters = [each for each in models[0].parameters() if each.requires_grad]
-        copied = watched(batch)  # tensors are known by their memory, and two of a batch may share theirs
+        copied = watched(batch)  # the recorder identifies tensors by their memory, and two of a batch may share it
         of_batch = tensors_of(copied)
         of_models = [each for model in models for each in (*model.parameters(), *model.buffers())]
         candidates = [*of_batch, *of_models]
@@ -157,15 +157,15 @@ class Planned:
             loss, metrics = compute(copied)
             gradients = torch.autograd.grad(loss, self._parameters, allow_unused=True)
         if copied.points_read:
-            raise Unplannable("it depends on how far the run is")
+            raise Unplannable("it reads the run's progress")
         if not all(isinstance(each, Tensor) for each in (loss, *metrics.values())):
-            raise Unplannable("a metric is no tensor")
+            raise Unplannable("a metric is not a tensor")
         self._names = [name for name in metrics if not metrics[name].ndim]
         self._shapes = {name: each.shape for name, each in metrics.items() if each.ndim}
         self._trained = [each is not None for each in gradients]
         targets = {name: each for name, each in _targets_of(copied).items() if each is not given.get(name)}
         if not all(each.is_floating_point() for each in targets.values()):
-            raise Unplannable("a target is no floating-point number")
+            raise Unplannable("a target is not floating-point")
         self._targets = {name: target.shape for name, target in targets.items()}
         numbers = [loss, *(metrics[name] for name in self._names)]
         known = [each for each in gradients if each is not None]
@@ -178,7 +178,7 @@ class Planned:
         self._require_same(batch, numbers, tensors, num_gradients=len(known))
 
     def run(self, batch: Any) -> tuple[Tensor, Metrics]:
-        """Write the gradient into the parameters, and targets of the update into the batch; return loss and metrics."""
+        """Write the gradient to the parameters, and the update's targets to the batch; return loss and metrics."""
         for parameter in self._parameters:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
@@ -218,7 +218,7 @@ class PlannedUpdate(PlanCache["RecordedUpdate"]):
     Parameters
     ----------
     algorithm, model
-        Algorithm that has begun, and the network that learns.
+        Algorithm, after `begin`, and the network that learns.
     """
 
     def __init__(self, algorithm: Any, model: nn.Module) -> None:
@@ -245,9 +245,9 @@ class PlannedUpdate(PlanCache["RecordedUpdate"]):
     def _require_same(self, batch: Any) -> None:
         """Raise `Unplannable` if an update by a plan differs from torch's, or if either fails.
 
-        It is made with new networks and random numbers, so that the answer does not depend on how far the run is:
-        gradients of trained networks may be what rounding leaves of them. Where rounding decides a rectifier at 0, the
-        update differs for a row; then other random numbers are tried.
+        The comparison uses new networks and random numbers, so that its result does not depend on the run's progress:
+        gradients of trained networks may consist of rounding errors. Where rounding decides a rectifier at 0, the
+        update differs for a row; other random numbers are then tried.
         """
         algorithm, problem = self._algorithm, Exception()
         for seed in range(TRIES):
@@ -263,13 +263,13 @@ class PlannedUpdate(PlanCache["RecordedUpdate"]):
                     with twin.training_mode(model):
                         self._recorded(twin, model, batch, compares=True).require_same(batch)
                 return
-            except Exception as error:  # of an algorithm of the user's own, which may not bear random numbers
+            except Exception as error:  # a user's own algorithm may fail on random numbers
                 problem = error
         raise Unplannable(str(problem)) from problem
 
     @staticmethod
     def _recorded(algorithm: Any, model: Any, batch: Any, *, compares: bool = False) -> RecordedUpdate:
-        """Record an update. Networks, optimisers and random numbers are then as before."""
+        """Record an update, and restore networks, optimisers and random numbers."""
         weights, learning = copy.deepcopy((model.state_dict(), algorithm.learning_state()))
         try:
             return RecordedUpdate(algorithm, model, batch, compares=compares)
@@ -288,13 +288,13 @@ class Effect:
     apply
         Function that applies the change; an optimiser step gets the loss.
     trained
-        Those parameters.
+        Parameters that an optimiser step moves.
     loss, gradients
         Loss and gradients as torch computed them, while the plan is compared.
     answer
-        Norm of the gradient, as the rest of the plan reads it.
+        Tensor from which the rest of the plan reads the gradient's norm.
     read
-        Tensors that the plan writes for it, beside the gradients.
+        Tensors that the plan writes for the change, in addition to gradients.
     """
 
     apply: Callable[..., Any]
@@ -313,7 +313,7 @@ class RecordedUpdate:
     algorithm, model
         Algorithm and network that learn.
     batch
-        Batch of these shapes, from which the algorithm learns while it is recorded.
+        Batch with the shapes of the plan; the algorithm learns from it during the recording.
     compares
         Whether torch's gradients and the state after the update are kept for `require_same`.
 
@@ -326,7 +326,7 @@ class RecordedUpdate:
     """
 
     def __init__(self, algorithm: Any, model: nn.Module, batch: Any, *, compares: bool = False) -> None:
-        copied = watched(batch)  # tensors are known by their memory, and two of a batch may share theirs
+        copied = watched(batch)  # the recorder identifies tensors by their memory, and two of a batch may share it
         given = [(number, each) for number, each in enumerate(tensors_of(copied)) if is_usable(each)]
         networks = [each for net in (model, algorithm.target) for each in (*net.parameters(), *net.buffers())]
         self._networks = [each for each in dict.fromkeys(networks) if is_usable(each)]
@@ -338,12 +338,12 @@ class RecordedUpdate:
             with self._recorder:
                 td_error, metrics = algorithm.update(model, copied)
                 if "progress" in copied.points_read:
-                    raise Unplannable("it depends on how far the run is")
+                    raise Unplannable("it reads the run's progress")
                 if not all(isinstance(each, Tensor) for each in metrics.values()):
-                    raise Unplannable("a metric is no tensor")
+                    raise Unplannable("a metric is not a tensor")
                 self._names, self._found = list(metrics), [each.detach() for each in (td_error, *metrics.values())]
                 if not all(each.is_floating_point() for each in self._found):
-                    raise Unplannable("a result is no floating-point number")
+                    raise Unplannable("a result is not floating-point")
                 self._recorder.give_out(self._found)
         finally:
             algorithm.recording = None
@@ -355,7 +355,7 @@ class RecordedUpdate:
         del self._recorder
 
     def minimize(self, loss: Tensor, trained: Sequence[Tensor], step: Callable[[Tensor], Tensor]) -> Tensor:
-        """Record the gradient of a loss, and take the optimiser's step down it. See `ReplayAlgorithm.minimize`."""
+        """Record the gradient of a loss, and take the optimiser's step. See `ReplayAlgorithm.minimize`."""
         recorder, gradients = self._recorder, [_gradient(each) for each in trained]
         recorder.set_zero(gradients)
         with without_autocast(loss.device):
@@ -370,14 +370,14 @@ class RecordedUpdate:
         return norm
 
     def change(self, apply: Callable[[], Any], read: Sequence[Tensor] = ()) -> None:
-        """Record a change of the networks, which reads `read`; it is applied now and at this point of each update."""
+        """Record a change of the networks that reads the tensors `read`; apply it now and here in each update."""
         self._recorder.give_out(read)
         with self._recorder.between_parts(self._networks):
             apply()
         self._effects.append(Effect(apply, read=read))
 
     def follow(self, network: nn.Module) -> None:
-        """Have running moments follow those of each update's batch. See `penstock.nn.follow`."""
+        """Record an update of running moments from the batch. See `penstock.nn.follow`."""
         layers = [module for module in network.modules() if isinstance(module, BatchNorm)]
         seen = [layer.seen for layer in layers if layer.seen is not None]
 
@@ -431,14 +431,14 @@ class RecordedUpdate:
 
 
 def require_close(found: Tensor, expected: Tensor, *, smallest: float = 1.0) -> None:
-    """Raise `Unplannable` unless numbers are those of torch: to a share of the largest, or of `smallest`."""
+    """Raise `Unplannable` unless numbers equal torch's to `TOLERANCE`, relative to the largest one or to `smallest`."""
     scale = expected.detach().nan_to_num().abs().max().clamp(min=smallest)
     if not torch.allclose(found / scale, expected / scale, rtol=0.0, atol=TOLERANCE[in_bfloat16()], equal_nan=True):
-        raise Unplannable("its plan computes other numbers than torch")
+        raise Unplannable("its plan and torch compute different numbers")
 
 
 def can_be_planned(models: Sequence[nn.Module]) -> bool:
-    """Return whether plans may compute with networks: they lie on the CPU, and have no modules of other packages."""
+    """Return whether plans can compute networks: on the CPU, and without modules of other packages."""
     modules = {type(module).__module__.partition(".")[0] for model in models for module in model.modules()}
     tensors = [each for model in models for each in model.parameters()]
     on_cpu = all(each.is_cpu and each.is_contiguous() for each in tensors)
@@ -477,10 +477,10 @@ def _random_of(batch: Any) -> dict[str, Tensor]:
 
 
 def _compare(effect: Effect, loss: Tensor) -> None:
-    """Compare loss and gradients with torch's, and go on with the latter: a step may turn what is next to 0."""
+    """Compare loss and gradients with torch's, and continue with torch's: a step may depend on a sign near 0."""
     assert effect.loss is not None
     require_close(loss, effect.loss)
-    # Behind a normalisation gradients may be what rounding leaves of sums that cancel.
+    # With a normalisation, gradients may be just the rounding errors of sums that cancel.
     largest = max((each.abs().max().item() for each in effect.gradients), default=0.0)
     for parameter, expected in zip(effect.trained, effect.gradients, strict=True):
         require_close(_gradient(parameter), expected, smallest=max(SMALL[in_bfloat16()] * largest, 1e-12))

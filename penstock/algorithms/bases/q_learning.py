@@ -43,16 +43,16 @@ from penstock.nn import PolicyNetwork, QNetwork, ResNetShape
 from penstock.nn.memory import state_size_of
 from penstock.nn.noisy import draw_noise
 
-USUAL_REWARDS = 0.01, 100.0  # magnitudes that default settings learn from
+USUAL_REWARDS = 0.01, 100.0  # magnitudes from which the default settings learn
 
 
 @dataclass(frozen=True, kw_only=True)
 class QLearningConfig(PrioritizedReplayConfig):
-    """Settings of deep Q-learning. Sizes and rates are for classic control; the papers', for Atari, are in a preset.
+    """Settings of deep Q-learning. Default sizes and rates suit classic control; presets have the papers' for Atari.
 
-    With memory the rows of the replay buffer are sequences of an episode's successive steps: ``burn_in`` and then
-    ``sequence_length`` of them. A batch is of ``batch_size`` sequences. ``buffer_size`` and ``updates_per_step`` count
-    steps nevertheless; an episode shorter than a sequence takes the place of a whole one.
+    With memory, a row of the replay buffer is a sequence of successive steps of one episode: ``burn_in`` steps, then
+    ``sequence_length`` steps to learn from. A batch has ``batch_size`` sequences. ``buffer_size`` and
+    ``updates_per_step`` still count steps; an episode shorter than a sequence occupies a whole row.
     """
 
     fixed: ClassVar[Mapping[str, str]] = {
@@ -73,9 +73,9 @@ class QLearningConfig(PrioritizedReplayConfig):
     """Steps over which an untrained memory core remembers (chrono initialisation, arXiv:1804.11188); None: default
     initialisation."""
     sequence_length: int = 20
-    """Learned steps per sequence; without memory, all settings of sequences have no effect."""
+    """Learned steps per sequence; without memory, the settings of sequences have no effect."""
     burn_in: int = 10
-    """Steps before these that only warm up the stored memory state: no loss, no gradient."""
+    """Steps before the learned ones that only warm up the stored memory state: no loss, no gradient."""
     sequence_overlap: int = 10
     """Learned steps shared by successive sequences of an episode."""
     priority_eta: float = 0.9
@@ -92,7 +92,7 @@ class QLearningConfig(PrioritizedReplayConfig):
     """"rmsprop": centred, decay 0.95, as published; "adam": as in most current implementations; "adamw": with decoupled
     weight decay (arXiv:1711.05101)."""
     weight_decay: Tunable[float] = 1e-4
-    """Part of each weight that "adamw" takes off per update, times the learning rate; other optimisers take none."""
+    """Weight decay of "adamw" alone: each update multiplies weights by 1 - learning_rate * weight_decay."""
     optimizer_eps: Tunable[float] = 1e-8
     """Constant that the optimiser adds to the root of the mean square."""
     max_grad_norm: Tunable[float | None] = 10.0
@@ -103,15 +103,15 @@ class QLearningConfig(PrioritizedReplayConfig):
     dueling: bool = False
     """Dueling network (arXiv:1511.06581): separate streams for value and advantages."""
     td_loss: Literal["squared", "huber"] = "squared"
-    """Loss of a TD error, where the mean alone is learned: "squared", half its square (arXiv:1803.00933); "huber",
-    linear beyond 1, which bounds the weight of rare large errors (doi:10.1038/nature14236)."""
+    """Loss of a TD error if distributional="none": "squared", half its square (arXiv:1803.00933); "huber", linear
+    beyond 1, which bounds the weight of rare large errors (doi:10.1038/nature14236)."""
     target_period: int = 100
-    """Updates between two copies of the network to the target network."""
+    """Updates between copies of the network to the target network."""
     munchausen: bool = False
     """Munchausen reinforcement learning (M-DQN, arXiv:2007.14430): add the scaled logarithm of the target network's
     soft policy to the reward, and bootstrap from that policy's value with its entropy."""
     munchausen_alpha: float = 0.9
-    """Weight of this logarithm (arXiv:2007.14430, section 4)."""
+    """Weight of the logarithm added to the reward (arXiv:2007.14430, section 4)."""
     munchausen_temperature: float = 0.03
     """Temperature tau of the soft policy, in units of returns (arXiv:2007.14430, section 4)."""
     munchausen_floor: float = -1.0
@@ -120,8 +120,8 @@ class QLearningConfig(PrioritizedReplayConfig):
     """Learn values of rescaled returns, h(x) = sign(x) (sqrt(|x| + 1) - 1) + x / 1000 (arXiv:1805.11593)."""
 
     normalize_returns: bool = False
-    """Running normalisation of value targets (PopArt, arXiv:1602.07714); its statistics are part of the weights. None
-    with "c51", whose returns are fixed by v_min and v_max."""
+    """Running normalisation of value targets (PopArt, arXiv:1602.07714); its statistics are part of the weights. No
+    effect with "c51", whose returns are fixed by v_min and v_max."""
 
     distributional: Literal["none", "c51", "quantile", "iqn"] = "none"
     """Distribution of returns to learn: "none", the mean alone; "c51", probabilities of fixed returns
@@ -152,9 +152,9 @@ class QLearningConfig(PrioritizedReplayConfig):
     noisy: bool = False
     """NoisyNets (arXiv:1706.10295): noise on the head's weights replaces random actions; exploration is ignored."""
     noisy_sigma: float = 0.5
-    """Initial scale of this noise, sigma_0 (arXiv:1706.10295, section 3.2)."""
+    """Initial scale of the noise on weights, sigma_0 (arXiv:1706.10295, section 3.2)."""
     noisy_epsilon: bool = False
-    """Take random actions beside this noise, too, as often as without it (BTR, arXiv:2411.03820)."""
+    """With noisy, take random actions, too, as often as without it (BTR, arXiv:2411.03820)."""
 
     def validate(self) -> None:
         super().validate()
@@ -193,7 +193,7 @@ class QLearningConfig(PrioritizedReplayConfig):
         if self.distributional != "none" and self.memory != "none":
             raise ConfigError(
                 f"distributional={self.distributional!r} cannot be combined with memory={self.memory!r}: distributions "
-                'are learned from single transitions, and a memory needs sequences; use memory="none" or '
+                'are learned from single transitions, but a memory needs sequences; use memory="none" or '
                 'distributional="none"'
             )
 
@@ -212,35 +212,35 @@ class QLearningConfig(PrioritizedReplayConfig):
             )
         if self.rescale_values:
             raise ConfigError(
-                "rescale_values=True cannot be combined with munchausen=True: munchausen_temperature has the unit of "
-                "returns, and rescaled values another one at each size; use rescale_values=False"
+                "rescale_values=True cannot be combined with munchausen=True: munchausen_temperature is in units of "
+                "returns, and rescaled values have no constant unit; use rescale_values=False"
             )
 
     def _require_hindsight(self) -> None:
         super()._require_hindsight()
         if self.memory != "none":
             raise ConfigError(
-                f"memory={self.memory!r} is not possible with hindsight={self.hindsight!r}: with memory sequences are "
-                'replayed, and the steps of one are relabelled with different goals; use memory="none" (R2D2 without '
-                'is "dqn")'
+                f"memory={self.memory!r} is not possible with hindsight={self.hindsight!r}: with memory, sequences are "
+                "replayed, but hindsight gives the steps of a sequence different goals; use "
+                'memory="none" (R2D2 without memory is "dqn")'
             )
 
     def final_rewards(self) -> str | None:
         if self.memory == "none" or self.hindsight is not None:
             return super().final_rewards()
         return (
-            f"memory={self.memory!r}: with memory sequences are replayed, and written before their episode is over; "
-            'use memory="none" (R2D2 without is "dqn")'
+            f"memory={self.memory!r}: with memory, sequences are replayed, and written before their episode is over; "
+            'use memory="none" (R2D2 without memory is "dqn")'
         )
 
     @property
     def explores_by_noise(self) -> bool:
-        """Whether noisy layers alone explore, and no action is drawn at random."""
+        """Whether noisy layers are the only exploration: no action is drawn at random."""
         return self.noisy and not self.noisy_epsilon
 
     @property
     def steps_of_a_row(self) -> int:
-        """Steps by which a lane has finished a row of the replay buffer in any case."""
+        """Largest number of steps that a lane needs to finish a row of the replay buffer."""
         return super().steps_of_a_row if self.memory == "none" else self.sequence_length + 1
 
     @property
@@ -250,9 +250,9 @@ class QLearningConfig(PrioritizedReplayConfig):
 
 
 class QLearning(ReplayAlgorithm):
-    """Q-learning with a deep network, from replay, towards a target network; a subclass defines the exploration.
+    """Q-learning with a deep network, from replay, with a target network; a subclass defines the exploration.
 
-    The loss is DQN's from transitions, `SequenceLoss` with ``memory``, or `DistributionalLoss` with ``distributional``.
+    The loss is DQN's for transitions, `SequenceLoss` with ``memory``, or `DistributionalLoss` with ``distributional``.
 
     Attributes
     ----------
@@ -266,7 +266,7 @@ class QLearning(ReplayAlgorithm):
     _other_loss: QLoss | None = None
     _rewards: RewardWatch | None = None
     _support: SupportWatch | None = None
-    _targets: tuple[Tensor, ...] = ()  # of the last batch, as those of `QLoss`; a subclass may have a loss without
+    _targets: tuple[Tensor, ...] = ()  # of the last batch, like `QLoss.targets`; a subclass's loss may leave it empty
 
     def __init__(self, config: Any, observation: ObservationSpec, action: ActionSpec) -> None:
         super().__init__(config, observation, action)
@@ -308,15 +308,15 @@ class QLearning(ReplayAlgorithm):
 
     @property
     def final_epsilon(self) -> float:
-        """Probability of a random action where the trained policy is played with exploration."""
+        """Probability of a random action when the trained policy is played with exploration."""
         raise NotImplementedError
 
     def record_columns(self) -> tuple[Column, ...]:
-        """With memory, a column for the state before each step, from which sequences are unrolled."""
+        """Return, with memory, a column for the state before each step, from which sequences are unrolled."""
         return (Column("memory", (self.state_size,), "float32"),) if self.state_size else ()
 
     def act(self, model: QNetwork, request: Request) -> tuple[dict[str, Tensor], Tensor]:
-        """Choose the best action, or any with probability epsilon; a noisy network chooses its best with noise."""
+        """Choose the best action, or with probability epsilon a random one; noisy networks add noise to weights."""
         epsilon = 0.0 if self.config.explores_by_noise else self.epsilon(request)
         policy, memory = model.act(request.obs, request.first, request.memory, epsilon)
         return {"action": policy.sample(request.noise)} | self.memory_before(request), memory
@@ -350,19 +350,19 @@ class QLearning(ReplayAlgorithm):
         return norm or math.inf
 
     def updated(self, model: QNetwork, batch: Any, metrics: Metrics) -> None:
-        """Look at rewards and support."""
-        if self._rewards is not None:
-            self._rewards.see(batch.reward, batch.number)
+        """Check the size of rewards, and C51's support, for a remark to the user."""
+        if self._rewards is not None and batch.number % UPDATES_BETWEEN_LOOKS == 0:
+            self._rewards.see(batch.reward)
         if self._support is not None:
             self._support.see(metrics["outside_support"], batch.reward, batch.discount, batch.number)
 
     def follow(self, number: int) -> None:
-        """Copy the network to the target network every ``target_period`` updates; then normalise with these returns."""
+        """Copy the network to the target network every ``target_period`` updates; then update the normalisation."""
         if self.kind_of_update(number):
             self.move_target(1.0)
         targets = self._targets if self._other_loss is None else self._other_loss.targets
         if targets and self.target.return_moments is not None:  # the same moments as the network's
-            if self.lost is not None:  # of an update that is lost nothing counts
+            if self.lost is not None:  # targets of a lost update do not count
                 target, counted = (*targets, torch.ones_like(targets[0]))[:2]
                 targets = target, (1.0 - self.lost) * counted
             self.change(partial(self.target.update_return_statistics, *targets, copies=(self._model,)), targets)
@@ -383,8 +383,8 @@ class QLearning(ReplayAlgorithm):
             y = r + alpha clip(tau log pi(a|o), l_0, 0)
                   + discount * sum_b pi(b|o') (Q(o', b; theta^-) - tau log pi(b|o'))
 
-        Of the ``n_step`` steps of a transition replay keeps the first one's observation and action: that step alone has
-        a Munchausen term, as in the code published with BTR. With memory, every step of the sequence has one.
+        Of a transition's ``n_step`` steps, replay keeps only the first observation and action. Only that step has a
+        Munchausen term, as in the code published with BTR. With memory, every step of the sequence has one.
         """
         if self._other_loss is not None:
             return self._other_loss(model, batch)
@@ -407,16 +407,16 @@ class QLearning(ReplayAlgorithm):
         return td_error, (batch.weights * loss).mean(), {"q": q}
 
     def draw_noise(self) -> Tensor | None:
-        """Noise of one pass of a network over a batch, the same for all of its rows; None where none is noisy.
+        """Draw the noise of one pass of a network over a batch, shared by its rows; None without noisy layers.
 
-        As published, every pass of an update has noise of its own: the online network's over the observations, its
-        choice of the next actions, and the target network's.
+        As published, every pass of an update has its own noise: the online network's pass over the observations, its
+        choice of the next actions, and the target network's pass.
         """
         return draw_noise(self.target.noise_size, self.generator) if self.config.noisy else None
 
 
 class RewardWatch:
-    """Size of the rewards learned from; one remark if it lies outside of `USUAL_REWARDS`.
+    """Makes one remark if the size of the rewards learned from lies outside `USUAL_REWARDS`.
 
     Parameters
     ----------
@@ -430,17 +430,15 @@ class RewardWatch:
         self._remark: Callable[[str], object] | None = remark
         self._other = "; or normalize_returns=True" if can_normalize else ""
 
-    def see(self, reward: Tensor, number: int) -> None:
-        """Look at the rewards of a batch other than 0, once in `UPDATES_BETWEEN_LOOKS` updates.
+    def see(self, reward: Tensor) -> None:
+        """Check a batch's nonzero rewards.
 
         Parameters
         ----------
         reward
-            Rewards of the transitions, scaled and clipped for learning, float32 ``[...]``.
-        number
-            Number of the update.
+            Rewards, scaled and clipped for learning, float32 ``[...]``.
         """
-        if self._remark is None or number % UPDATES_BETWEEN_LOOKS:
+        if self._remark is None:
             return
         is_paid = reward != 0.0
         size = (reward.square().sum() / is_paid.sum().clamp(min=1)).sqrt().item()
@@ -449,7 +447,7 @@ class RewardWatch:
             return
         scale = float(f"{1.0 / size:.1g}")
         self._remark(
-            f"rewards other than 0, summed over n_step, have a root mean square of {size:.4g}, and settings are for "
+            f"nonzero rewards, as learned from, have a root mean square of {size:.4g}, but settings are for "
             f"{low:g} to {high:g}: values may not be learned; use reward_scale={scale:g} in a new run{self._other}"
         )
         self._remark = None

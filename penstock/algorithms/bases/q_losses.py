@@ -1,4 +1,4 @@
-"""Losses of Q-learning beside DQN's own: from sequences (R2D2), and of return distributions (C51, QR-DQN, IQN)."""
+"""Losses of Q-learning other than DQN's: from sequences (R2D2), and of return distributions (C51, QR-DQN, IQN)."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class QLoss:
     Attributes
     ----------
     targets
-        Targets of the last batch, float32, and for sequences which of them count, float32: 1, or 0 for those that do
-        not. Empty for "c51", which has none to normalise.
+        Targets of the last batch, float32; for sequences followed by a mask, float32, that is 1 for steps that count
+        and 0 for others. Empty for "c51", which normalises no targets.
     """
 
     targets: tuple[Tensor, ...] = ()
@@ -119,13 +119,13 @@ def distribution_of(config: Any) -> Callable[[int], ReturnDistribution] | None:
 class DistributionalLoss(QLoss):
     """Distance of the distribution of ``Z(o, a; theta)`` from that of ``r + discount * Z(o', a*; theta^-)``.
 
-    ``a*`` has the largest mean by the target network, or by the online network with ``double``. The former's mean of
-    "iqn" is over the fractions of the target, where arXiv:1806.06923 draws others; the latter's is over midpoints.
+    ``a*`` has the largest mean by the target network, or by the online network with ``double``. With "iqn", the former
+    mean is over the target's fractions, where arXiv:1806.06923 draws separate ones, the latter over midpoints.
 
         "c51"               L = mean w D_KL( Phi(target) || Z(o, a; theta) )         (arXiv:1710.02298)
         "quantile", "iqn"   L = mean w sum_i mean_j rho_i( y_j - Z_i(o, a; theta) )  (arXiv:1710.10044, eq. 10)
 
-    Priorities are these distances, of "quantile" and "iqn" the mean over i.
+    Priorities are these distances; for "quantile" and "iqn" with the mean over i instead of the sum.
 
     With ``munchausen`` the target is ``r + alpha clip(tau log pi(a|o), l_0, 0) + discount * Z'``, with the soft policy
     ``pi`` of the target network's means and, over its actions ``b``,
@@ -192,7 +192,7 @@ class DistributionalLoss(QLoss):
         return priority, (batch.weights * distance).mean(), metrics
 
     def _fractions(self, batch: TransitionBatch) -> Tensor | None:
-        """Fractions at which a pass of "iqn" takes quantiles, uniform in [0, 1), float32 ``[B, N]``; else None."""
+        """Draw fractions for a pass of "iqn", uniform in [0, 1), float32 ``[B, N]``; None for other distributions."""
         if self._config.distributional != "iqn":
             return None
         size = len(batch.reward), self._config.num_quantiles
@@ -206,18 +206,18 @@ def _of_actions(outputs: Tensor, action: Tensor) -> Tensor:
 
 
 def share_outside(target: Tensor, low: float, high: float) -> Tensor:
-    """Return the share of targets, float32 ``[B]``, that lie outside of a support but for rounding, 0-dimensional."""
+    """Return the share of targets, float32 ``[B]``, outside a support by more than rounding, 0-dimensional."""
     rounding = 1e-5 * (high - low)
     return ((target < low - rounding) | (target > high + rounding)).float().mean()
 
 
 class SupportWatch:
-    """One remark if 1 % or more of C51's targets over 100 updates lie outside [v_min, v_max].
+    """Makes one remark if 1 % or more of C51's targets over 100 updates lie outside [v_min, v_max].
 
     Targets outside are clipped to the support, and values beyond the bounds are never learned. Targets computed from
-    clipped values lie at most one step outside. The remark therefore names a support that is wide enough, too: from the
-    smallest to the largest ``R / (1 - disc)`` of all transitions, the return if one transition repeated forever. No
-    return of these transitions, in any order, lies outside.
+    clipped values lie at most one step outside, and so do not show how wide the support should be. The remark therefore
+    names one that is wide enough: from the smallest to the largest ``R / (1 - disc)`` of all transitions, the return if
+    one transition repeated forever. No return of these transitions, in any order, lies outside.
 
     Parameters
     ----------
@@ -271,8 +271,8 @@ class SupportWatch:
         if math.isfinite(largest[1] - least[1]):
             advice = f"no return of such rewards lies outside {returns}; give that"
         else:
-            advice = "undiscounted, such rewards bound no return; widen the support"
+            advice = "without a discount, such rewards set no bound on returns; widen the support"
         self._remark(
             f"{share:.0%} of the targets lie outside the support, v_min={low:g} to v_max={high:g}, and are cut off: "
-            f"rewards, summed over n_step, go from {rewards}; {advice}, or lower reward_scale or gamma"
+            f"rewards, summed over n_step, range from {rewards}; {advice}, or lower reward_scale or gamma"
         )

@@ -34,7 +34,7 @@ from penstock.nn.mlp import is_available, seen_by
 FORWARD, BACKWARD, SAMPLE, SAMPLE_GRADIENT, MOMENTS, NORMALIZE, NORMALIZE_GRADIENT, QUANTILE_HUBER = range(8)
 """Kinds of calls, in the order of src/record.h."""
 DRAWN: dict[str, Callable[..., Any]] = {"randn": Tensor.normal_, "rand": Tensor.uniform_}
-"""Functions that draw as these operations do."""
+"""In-place functions that draw like these operations."""
 FIXED = ("arange",)
 """Operations that give the same numbers each time."""
 NO_LAYERS, NO_SAMPLE = (-1, 0, False), (0, 0.0, 0.0)
@@ -46,13 +46,13 @@ class Step(NamedTuple):
     Attributes
     ----------
     operation
-        Operation of it.
+        Operation that the step computes.
     writes, reads
         Numbers of tensors; -1: none.
     x, y
-        Further numbers of the operation.
+        Constants of the operation.
     call
-        Of a call: its kind, number of rows, layers as the plan knows them, and the distribution of actions.
+        For a call: its kind, number of rows, layers as the plan knows them, and the distribution of actions.
     """
 
     operation: Operation
@@ -64,16 +64,16 @@ class Step(NamedTuple):
 
 
 class View(NamedTuple):
-    """Relation of a view to the tensor that it is a view of.
+    """Relation of a view to its base tensor.
 
     Attributes
     ----------
     of, shape
-        That tensor, and its shape.
+        Place of the base tensor, and its shape.
     part
-        Shape of the view with all dimensions of that tensor; None: a view of the whole.
+        Shape of the view with all dimensions of the base tensor; None: a view of all of it.
     dim, start
-        Dimension of a plan along which it is a part, and the part's beginning.
+        Dimension, among a plan's three, along which the view is a part, and the start of the part.
     """
 
     of: Hashable
@@ -84,21 +84,21 @@ class View(NamedTuple):
 
 
 class Recorder(TorchDispatchMode):
-    """Records the operations that torch computes in this context as the steps of a plan, and calls of the native core.
+    """Records operations of torch and calls of the native core, made in this context, as the steps of a plan.
 
     Parameters
     ----------
     inputs
         Tensors whose values a plan reads at each run, contiguous.
     has_generator
-        Whether random numbers may be drawn from a generator; a plan has them as further inputs.
+        Whether random numbers may be drawn from a generator; they are further inputs of the plan.
 
     Attributes
     ----------
     inputs
         All inputs of the plan so far.
     drawn
-        Those that were drawn in each part, in their order, each with the function that draws it anew.
+        Inputs drawn in each part, in order, each with the function that draws it again.
     """
 
     def __init__(self, inputs: Sequence[Tensor], *, has_generator: bool = False) -> None:
@@ -117,7 +117,7 @@ class Recorder(TorchDispatchMode):
         self._zeros: set[Number] = set()
         self._wrote: dict[Number, Step] = {}
         self._rounded: dict[Number, Number] = {}  # in this part: numbers before they were rounded
-        self._changed: dict[int, int] = {}  # results that change behind a step, and its place
+        self._changed: dict[int, int] = {}  # results that change from a step on, and the step's place
         self._numbers: dict[Hashable, Number | Turned] = {}
         self._places: dict[int, set[Hashable]] = {}  # by the address of a storage
         self._storages: dict[Hashable, int] = {}  # by place
@@ -138,14 +138,14 @@ class Recorder(TorchDispatchMode):
         self._seen.__exit__(*problem)
 
     def take_in(self, tensor: Tensor) -> None:
-        """Have the plan read a tensor as its next input."""
+        """Make a tensor the next input of the plan."""
         number = self._add(tensor.shape)
         self._inputs[number] = KINDS[tensor.dtype]
         self.inputs.append(tensor)
         self.name(tensor, number)
 
     def fixed(self, tensor: Tensor) -> Number:
-        """Have the plan read a tensor that no update changes; return its number."""
+        """Make a tensor that no update changes an input of the plan; return its number."""
         self.take_in(tensor)
         return self.number(tensor)
 
@@ -160,7 +160,7 @@ class Recorder(TorchDispatchMode):
                 self._changed[number] = len(self.steps)
 
     def set_zero(self, tensors: Iterable[Tensor]) -> None:
-        """Have tensors begin anew from 0, here and in the plan."""
+        """Set tensors to 0, here and in the plan."""
         self._is_paused = True
         for tensor in tensors:
             self.name(tensor.zero_(), self.step(Operation.CONSTANT, tensor.shape))
@@ -170,7 +170,7 @@ class Recorder(TorchDispatchMode):
     def between_parts(self, tensors: Iterable[Tensor]) -> Iterator[None]:
         """End a part of the plan, and record nothing within the block, which may change these tensors."""
         self._ends.append(len(self.steps))
-        self._rounded.clear()  # of other numbers than parameters have now
+        self._rounded.clear()  # parameters may have changed since
         self.drawn.append([])
         self._is_paused = True
         try:
@@ -188,7 +188,7 @@ class Recorder(TorchDispatchMode):
             step = self.steps[place]
             if needed.intersection(step.writes):
                 if any(place >= self._changed.get(number, len(self.steps)) for number in step.reads):
-                    raise Unplannable("a gradient is read behind the step of its optimiser")
+                    raise Unplannable("a gradient is read after the step of its optimiser")
                 kept.append((place, step))
                 needed.update(Number(number) for number in step.reads if number >= 0)
         kept.reverse()
@@ -216,13 +216,13 @@ class Recorder(TorchDispatchMode):
         except ValueError as error:
             raise Unplannable(str(error)) from error
 
-    # -- calls of the native core, as `penstock.nn.mlp.Watcher` has them --------------------------------------------
+    # -- calls of the native core: protocol `penstock.nn.mlp.Watcher` --------------------------------------------------
 
     def layers_forward(
         self, layers: Layers, x: Tensor, parameters: Sequence[Tensor], kept: Tensor, out: Tensor, *, count: int,
         in_bf16: bool,
     ) -> None:  # fmt: skip
-        """Record a pass of layers."""
+        """Record a forward pass of layers."""
         reads = [self.number(x), *map(self.number, parameters)]
         numbers = self._add([math.ceil(kept.numel() / 4)]), self._add(out.shape)
         self._call(FORWARD, reads, numbers, len(x), (self._number_of(layers), count, in_bf16))
@@ -233,7 +233,7 @@ class Recorder(TorchDispatchMode):
         self, layers: Layers, x: Tensor, parameters: Sequence[Tensor], kept: Tensor, out: Tensor, gradient: Tensor,
         d_x: Tensor | None, added_to: Sequence[Tensor], *, count: int, in_bf16: bool,
     ) -> None:  # fmt: skip
-        """Record the way back of a pass."""
+        """Record a backward pass of layers."""
         reads = [self.number(each) for each in (x, kept, out, gradient, *parameters)]
         before = [self.number(each) for each in added_to]
         numbers = [Number(-1) if d_x is None else self._add(d_x.shape), *(self._add(each.shape) for each in added_to)]
@@ -258,7 +258,7 @@ class Recorder(TorchDispatchMode):
         self, outputs: Tensor, noise: Tensor, action: Tensor, d_action: Tensor, d_log_prob: Tensor, d_outputs: Tensor,
         *, centre: float, reach: float,
     ) -> None:  # fmt: skip
-        """Record the gradient of such actions and of their log-densities."""
+        """Record the gradient of squashed normal actions and their log-densities."""
         reads = [self.number(each) for each in (outputs, noise, action, d_action, d_log_prob)]
         number, shape = self._add(d_outputs.shape), (noise.shape[-1], centre, reach)
         self._call(SAMPLE_GRADIENT, reads, [number], d_log_prob.numel(), of_sample=shape)
@@ -273,7 +273,7 @@ class Recorder(TorchDispatchMode):
         self.name(loss, numbers[0])
         self.name(slope, numbers[1])
 
-    # -- steps in the place of operations of torch, as `Steps` has them ------------------------------------------------
+    # -- steps for operations of torch: protocol `Steps` ---------------------------------------------------------------
 
     def sum(self, shape: Sequence[int], number: Number) -> Number:
         """Return sums over the dimensions that are 1 in a shape; a weighted sum is a product of matrices."""
@@ -325,7 +325,7 @@ class Recorder(TorchDispatchMode):
         return [self._side_by_side(d_x), *others]
 
     def _matrices(self, number: Number) -> Number:
-        """Return the stacked matrices ``[C, N, F]`` that this one holds side by side, or this one."""
+        """Return the stacked matrices ``[C, N, F]`` that a matrix holds side by side; if there are none, the matrix."""
         found = self._swapped(number, self.shapes[number][1])
         return number if found is None else found
 
@@ -337,7 +337,7 @@ class Recorder(TorchDispatchMode):
     def _swapped(self, number: Number, rows: int | None = None) -> Number | None:
         """Return the tensor of which this one is a SWAP, up to reshaping; None if there is none.
 
-        The result of the SWAP has the shape of this one, or with `rows` so many blocks.
+        The result of the SWAP must have the shape of this tensor or, if given, a first dimension of size `rows`.
         """
         wanted, found = self.shapes[number], self._wrote.get(number)
         while found is not None and found.operation in (Operation.COPY, Operation.SWAP):
@@ -369,7 +369,7 @@ class Recorder(TorchDispatchMode):
         return self._number_at(_place(tensor))
 
     def factor(self, tensor: Tensor) -> tuple[Number, bool]:
-        """Return the number of a factor of a product, and whether it lies transposed."""
+        """Return the number of a factor of a product, and whether it is stored transposed."""
         found = self._found(tensor)
         number = found.number if isinstance(found, Turned) else found
         if tensor.dtype == torch.bfloat16:  # the product rounds its factors
@@ -408,7 +408,7 @@ class Recorder(TorchDispatchMode):
         return Number(made.reads[0]) if is_repeated else number
 
     def cut(self, out: Tensor, of: Tensor, dim: int, start: int) -> None:
-        """Name a view: the part of a tensor that begins at `start`, or without that dimension the row there."""
+        """Register a view: the part of a tensor from `start` on, or the row there if the view lacks the dimension."""
         dim, sizes = dim % of.ndim, list(of.shape)
         part = list(out.shape) if out.ndim == of.ndim else [*out.shape[:dim], 1, *out.shape[dim:]]
         view = View(_place(of), sizes, part, dimension(of.ndim, dim), start % sizes[dim] if sizes[dim] else 0)
@@ -435,8 +435,8 @@ class Recorder(TorchDispatchMode):
             self._record(func, out, args, kwargs or {})
         except Unplannable:
             raise
-        except Exception as error:  # whatever it is that this operation has beside those that are known
-            raise Unplannable(f"plans have not all of {func._schema.name}: {error}") from error
+        except Exception as error:  # a form of the operation that its step does not cover
+            raise Unplannable(f"plans do not cover this use of {func._schema.name}: {error}") from error
         return out
 
     def _record(self, func: Any, out: Any, args: Any, kwargs: Any) -> None:
@@ -444,7 +444,7 @@ class Recorder(TorchDispatchMode):
         name = func._schema.name.removeprefix("aten::")
         changes = name.endswith("_") and not name.startswith("_")
         if func._schema.is_mutable and not changes:
-            raise Unplannable(f"{name} writes its result into a tensor")
+            raise Unplannable(f"{name} writes its result to a given tensor")
         name = name.removesuffix("_") if changes else name
         if name in CUTS:
             for number, part in enumerate(out if isinstance(out, list | tuple) else [out]):
@@ -481,8 +481,7 @@ class Recorder(TorchDispatchMode):
             self._views[_place(out)] = View(_place(args[0]), list(args[0].shape))
 
     def _change(self, tensor: Tensor, found: Number | Turned) -> None:
-        """Give a tensor, and what it is a view of, another number; other views of its memory follow when they are read.
-        """
+        """Give a tensor and its bases new numbers; other views of the same memory are renewed when they are read."""
         place = _place(tensor)
         if place in self._turned:
             raise Unplannable("a transposed tensor was changed in place")
@@ -495,12 +494,12 @@ class Recorder(TorchDispatchMode):
             place = view.of
             fresh[place] = whole
         if any(self._numbers[each] in self._inputs for each in fresh):
-            raise Unplannable("what a plan reads is changed by an operation")
+            raise Unplannable("an operation changes an input of the plan")
         self._numbers |= fresh
         self._stale |= self._overlapping(_place(tensor)) - fresh.keys()
 
     def _overlapping(self, place: Hashable) -> set[Hashable]:
-        """Places that share memory with a place, itself among them."""
+        """Return the places that share memory with a place, including itself."""
         begin, end = _span(place)
         spans = {each: _span(each) for each in self._places.get(self._storages.get(place, -1), ())}
         return {each for each, (first, last) in spans.items() if first < end and begin < last}
@@ -520,7 +519,7 @@ class Recorder(TorchDispatchMode):
     def _fresh(self, place: Hashable, shape: Sequence[int]) -> Number | Turned:
         if place in self._stale:
             if place not in self._views or place in self._turned:
-                raise Unplannable("a tensor has changed of which this one is no simple view")
+                raise Unplannable("the memory of a tensor has changed, and it is no simple view of what changed")
             self._numbers[place] = self._seen_through(self._views[place], shape)
             self._stale.discard(place)
         return self._numbers[place]
@@ -539,7 +538,7 @@ class Recorder(TorchDispatchMode):
         return Number(len(self.shapes) - 1)
 
     def _of(self, value: Any) -> Number:
-        """Return a number as it is, that of a tensor, or of a new constant."""
+        """Return a number as it is, a tensor's number, or that of a new constant."""
         if isinstance(value, Number):
             return value
         if isinstance(value, Tensor):
@@ -560,7 +559,7 @@ def _place(tensor: Tensor) -> Hashable:
 
 
 def _span(place: Any) -> tuple[int, int]:
-    """Address of the first byte of a place, and that behind its last one."""
+    """Return the address of a place's first byte, and the address after its last byte."""
     begin, shape, strides, nbytes = place
     last = sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
     return begin, begin + nbytes * (last + 1)

@@ -38,30 +38,27 @@ class ReplayAlgorithm(Algorithm):
     Attributes
     ----------
     target
-        Target network, in the learner alone: a copy of the model that updates move. Without a target network, the
-        model.
+        Target network, a copy that follows the model; without a target network, the model. Only in the learner.
     evaluating
-        Context in which the model computes targets, in the learner alone: evaluation mode.
+        Context in which the model computes targets: evaluation mode. Only in the learner.
     optimizers
-        Optimisers by name, in the learner alone.
+        Optimisers by name. Only in the learner.
     generator
         Random numbers of the learner.
     lost
-        In an update that a graph repeats, 1 once a loss or gradient of it was not finite, float32 ``[]``: the rest of
-        it moves nothing. None: such an update raises.
+        In an update that a graph repeats, float32 ``[]``: 1 once a loss or gradient was not finite, after which the
+        update changes nothing more. None: a non-finite update raises an error.
     recording
-        The plan that an update is recorded for, while it is. None: updates take effect alone.
-    remarks
-        Notes of updates for the user; the learner reports and removes them.
+        Plan for which the present update is being recorded; None: the update only takes effect.
     """
 
     Config: ClassVar[type[Config]] = ReplayConfig
     config: ReplayConfig
     data_path: str | type = "replay"
     has_target: ClassVar[bool] = True
-    """Whether there is a target network. Without, `target` is the model itself."""
+    """Whether there is a target network. Without one, `target` is the model itself."""
     scales_rewards: bool = False
-    """Whether running returns are stored beside rewards, by which `prepare` scales them."""
+    """Whether running returns are stored next to rewards, for `prepare` to scale rewards by them."""
 
     target: Any
     evaluating: AbstractContextManager[bool]
@@ -69,7 +66,6 @@ class ReplayAlgorithm(Algorithm):
     generator: torch.Generator
     lost: Tensor | None = None
     recording: RecordedUpdate | None = None
-    remarks: list[str]
 
     def sampler(self) -> Sampler:
         """Return the sampler: uniform, or by priority with weights divided by the largest in the batch."""
@@ -79,10 +75,10 @@ class ReplayAlgorithm(Algorithm):
         return Uniform()
 
     def first_priorities(self) -> FirstPriorities | None:
-        """Return the function by which rollout workers compute priorities of new rows, without torch; None: none.
+        """Return the function that computes priorities of new rows in rollout workers, without torch.
 
-        Without it new rows have the largest priority so far. With it `act` records value (of the action taken) and
-        max_value.
+        It needs the columns value (of the action taken) and max_value, which `act` then records. None: new rows get the
+        largest priority so far.
         """
         return None
 
@@ -98,11 +94,11 @@ class ReplayAlgorithm(Algorithm):
         raise NotImplementedError
 
     def build_optimizer(self, parameter: nn.Parameter, learning_rate: float) -> torch.optim.Optimizer:
-        """Make the optimiser of a loss, whose parameters are joined in one; its learning rate is set for each batch."""
+        """Make the optimiser of a loss, whose parameters are joined into one; each batch sets its learning rate."""
         return fused_adam([parameter], learning_rate)
 
     def prepare(self, model: Any, batch: Any) -> tuple[Any, Metrics]:
-        """Return the batch that `update` learns from, and further metrics; here the drawn batch, and none."""
+        """Return the batch that `update` learns from, and extra metrics: by default the drawn batch and no metrics."""
         return batch, {}
 
     def update(self, model: Any, batch: Any) -> tuple[Tensor, Metrics]:
@@ -118,10 +114,10 @@ class ReplayAlgorithm(Algorithm):
         Returns
         -------
         td_error : Tensor
-            TD error of each transition, float32 ``[B]``, or of several critics ``[C, B]``; its largest magnitude is the
-            transition's new priority. For sequences the priorities.
+            TD errors of the transitions, float32 ``[B]``, or ``[C, B]`` of several critics; their largest magnitude is
+            the transition's new priority. For sequences, the priorities themselves, ``[B]``.
         metrics : dict of str to Tensor
-            Metrics, whose means are reported.
+            Metrics; their means are reported.
         """
         td_error, loss, metrics = self.evaluate(model, batch)
         grad_norm = self.minimize(next(iter(self.optimizers)), loss, max_grad_norm=self.max_grad_norm)
@@ -133,7 +129,7 @@ class ReplayAlgorithm(Algorithm):
     def evaluate(self, model: Any, batch: Any) -> tuple[Tensor, Tensor, Metrics]:
         """Return the TD errors, the loss and the metrics of a batch; parameters and errors as for `update`."""
         raise TypeError(
-            f"{type(self).__name__} defines no loss: an algorithm is a Config and an evaluate(model, batch), or an "
+            f"{type(self).__name__} defines no loss: an algorithm has a Config and an evaluate(model, batch), or an "
             "update(model, batch)"
         )
 
@@ -143,31 +139,31 @@ class ReplayAlgorithm(Algorithm):
         return math.inf
 
     def follow(self, number: int) -> None:
-        """Let the target network follow the model after the update of this number. Without effect here."""
+        """Move the target network after the update with this number. Does nothing by default."""
 
     def updated(self, model: Any, batch: Any, metrics: Metrics) -> None:
-        """Follow an update with a batch by what no plan or graph repeats. Without effect here."""
+        """Hook after an update, for work that plans and graphs do not repeat. Does nothing by default."""
 
     def kind_of_update(self, number: int) -> Hashable:
-        """Return the kind of the update of this number: what it does beside others (see `updates_alike`)."""
+        """Return the kind of the update with this number; updates of a kind are one computation (`updates_alike`)."""
         return None
 
     def reason_not_to_capture(self) -> str | None:
-        """Return the reason why no graph can repeat the updates; None: none is known."""
+        """Return why no graph can repeat the updates; None if no reason is known."""
         if (reason := self.reason_not_to_repeat()) is not None:
             return reason
         others = [type(each).__name__ for each in self.optimizers.values() if not hasattr(each, "on_device")]
-        return f"{others[0]} steps by numbers of the host" if others else None
+        return f"{others[0]} needs numbers from the host at each step" if others else None
 
     def begin(self, model: PolicyNetwork, learning: dict[str, Any] | None = None) -> None:
-        """Make the learner's own state, or restore it from that of `learning_state`.
+        """Create the learner's own state, or restore it from a `learning_state`.
 
         Parameters
         ----------
         model
-            Network that learns, its parameters in one row (see `penstock.nn.flatten_`).
+            Network that learns, with its parameters in one stretch of memory (see `penstock.nn.flatten_`).
         learning
-            State to continue from; None: the beginning.
+            State to continue from; None: a new state.
         """
         device = next(model.parameters()).device
         self.remarks = []
@@ -196,7 +192,7 @@ class ReplayAlgorithm(Algorithm):
             return
         self.inherit(learning)
         generator = learning["generator"].cpu()
-        if len(generator) == len(self.generator.get_state()):  # else it is of another kind of device
+        if len(generator) == len(self.generator.get_state()):  # else it comes from another kind of device
             self.generator.set_state(generator)
 
     def restart_target(self, model: PolicyNetwork) -> None:
@@ -212,7 +208,7 @@ class ReplayAlgorithm(Algorithm):
         self.change(partial(self._move_target, tau))
 
     def change(self, apply: Callable[[], Any], read: Sequence[Tensor] = ()) -> None:
-        """Change networks within an update, here or in its plan, by `apply`, which reads the tensors `read` of it."""
+        """Call `apply`, which changes networks and reads the tensors `read`, now and in each run of the plan."""
         if self.recording is not None:
             self.recording.change(apply, read)
         else:
@@ -233,14 +229,14 @@ class ReplayAlgorithm(Algorithm):
         }
 
     def take_settings(self, config: Any) -> None:
-        """Use other values of tunable settings, also in the optimisers."""
+        """Adopt new values of tunable settings, also in the optimisers."""
         super().take_settings(config)
         self._rates = {name: rate for name, (_, rate) in self.trained_parameters(self._model).items()}
         for optimizer in self.optimizers.values():
             as_if_made(optimizer, self.build_optimizer(nn.Parameter(torch.zeros(1)), 0.0))
 
     def inherit(self, learning: dict[str, Any]) -> None:
-        """Continue with target network and optimisers from another's `learning_state`, but with own random numbers."""
+        """Take target network and optimisers from another learner's `learning_state`, but not its random numbers."""
         if self.has_target:
             self.target.load_state_dict(learning["target"])
         for name, optimizer in self.optimizers.items():
@@ -254,7 +250,7 @@ class ReplayAlgorithm(Algorithm):
     def minimize(self, name: str, loss: Tensor, max_grad_norm: float = math.inf, max_grad: float = math.inf) -> Tensor:
         """Take one step of an optimiser down the gradient of `loss` with respect to its own parameters alone.
 
-        Modules of the network that have a method ``constrain_`` then project their parameters, where these were moved.
+        Modules with a method ``constrain_`` then project their parameters, if the step moved any of them.
 
         Parameters
         ----------
@@ -283,14 +279,14 @@ class ReplayAlgorithm(Algorithm):
         with without_autocast(loss.device):  # gradients have the precision of the forward pass
             if self.lost is None:
                 loss.backward(inputs=self._trained[name])
-            else:  # what adds to gradients may belong to another stream than the graph's
+            else:  # autograd may accumulate gradients on a stream other than the graph's
                 trained = self._trained[name]
                 gradients = torch.autograd.grad(loss, trained, allow_unused=True, materialize_grads=True)
                 torch._foreach_copy_([each.grad for each in trained if each.grad is not None], gradients)
         return self._step(name, loss, max_grad_norm, max_grad)
 
     def _step(self, name: str, loss: Tensor, max_grad_norm: float = math.inf, max_grad: float = math.inf) -> Tensor:
-        """Take the step of `minimize` down a gradient that the parameters have."""
+        """Take the step of `minimize` down the gradient that the parameters hold."""
         optimizer = self.optimizers[name]
         (whole,) = optimizer.param_groups[0]["params"]
         if self.config.num_learners > 1:

@@ -37,7 +37,7 @@ class SegmentAlgorithm(Algorithm):
     """Base of algorithms over fresh segments: a subclass has a `Config` and a `loss`."""
 
     Config: ClassVar[type[Config]] = SegmentConfig
-    config: Any  # a SegmentConfig, or of a network without a policy of its own a FreshConfig
+    config: Any  # a SegmentConfig, or a FreshConfig if the network has no policy
     data_path: str | type = "segments"
     records: tuple[str, ...] = ()
     """Extra columns recorded while acting: "logits", the parameters of the sampled distribution; "value", the predicted
@@ -46,11 +46,11 @@ class SegmentAlgorithm(Algorithm):
     """True: the loss needs whole segments ``[T, B]``, not transitions in random order."""
     freezes_statistics: ClassVar[bool] = True
     targets_for: tuple[Literal["batch", "update"], ...] = ("update",)
-    """When `targets` are computed: "batch": once for all updates of a batch; "update": anew in each, from segments."""
+    """When `targets` are computed: "batch", once for all updates of a batch; "update", in each one, from segments."""
 
     @property
     def batch_wait(self) -> float | None:
-        """Seconds after the first segment of a batch from which a synchronous learner does without the others."""
+        """Seconds that a synchronous learner waits for others after a batch's first segment; None: without limit."""
         return None
 
     def __init__(self, config: FreshConfig, observation: ObservationSpec, action: ActionSpec) -> None:
@@ -71,7 +71,7 @@ class SegmentAlgorithm(Algorithm):
         return self.build_network(ActorCritic, {name: getattr(self.config, name) for name in names})
 
     def build_optimizer(self, model: Any) -> torch.optim.Optimizer:
-        """Make the optimiser. `set_learning_rate` sets its learning rate then, and once per batch."""
+        """Make the optimiser. `set_learning_rate` sets its learning rate afterwards, and once per batch."""
         return fused_adam(list(model.parameters()), eps=1e-5)
 
     def record_columns(self) -> tuple[Column, ...]:
@@ -107,7 +107,7 @@ class SegmentAlgorithm(Algorithm):
         return columns | {name: more[name] for name in self.records}, memory
 
     def begin(self, model: Any, learning: dict[str, Any] | None = None) -> None:
-        """Make the learner's own state, or restore it from that of `learning_state`. Without effect here."""
+        """Create the learner's own state, or restore it from a `learning_state`. Does nothing by default."""
 
     def learning_state(self) -> dict[str, Any]:
         """Return the learner's own state, as tensors and plain values."""
@@ -118,12 +118,12 @@ class SegmentAlgorithm(Algorithm):
         return ()
 
     def updated(self, model: Any, updates: int) -> None:
-        """Follow the model's update of this number; called after each. Without effect here."""
+        """Hook after each update of the model, with the update's number. Does nothing by default."""
 
     def targets(self, model: ActorCritic, batch: Batch, policy: Distribution, values: Tensor) -> dict[str, Tensor]:
         """Compute the targets of the loss, without gradient, by name; they become ``batch.targets``.
 
-        A target "return" is in units of the value head, as `estimate_advantages` gives it.
+        A target "return" is in units of the value head, as from `estimate_advantages`.
 
         Parameters
         ----------
@@ -144,7 +144,7 @@ class SegmentAlgorithm(Algorithm):
             batch.targets = self._changed(self.targets(model, batch, policy[:-1], values), batch)
 
     def _changed(self, targets: dict[str, Tensor], batch: Batch) -> dict[str, Tensor]:
-        """Return targets as features change them."""
+        """Return targets after the changes of ``config.target_changes``."""
         for change in self._target_changes:
             targets = change(batch, targets)
         return targets
@@ -157,10 +157,10 @@ class SegmentAlgorithm(Algorithm):
         model
             Model that learned from the batch.
         into
-            Model that holds the normalisations; None: the same.
+            Model that holds the normalisations; None: `model`.
         """
         into = into or model
-        into.update_observation_statistics(batch.obs[:-1], batch.valid & ~batch.replayed)  # each counts once
+        into.update_observation_statistics(batch.obs[:-1], batch.valid & ~batch.replayed)  # each step counts once
         if "return" in batch.targets:
             into.update_return_statistics(model.denormalize_value(batch.targets["return"]), batch.valid)
 
@@ -170,7 +170,7 @@ class SegmentAlgorithm(Algorithm):
         model.update_layer_statistics(batch.obs[:-1], batch.valid & ~batch.replayed)
 
     def updates(self, batch: Batch, generator: torch.Generator) -> Iterator[Batch]:
-        """Yield the minibatch of each update: here the whole batch, once.
+        """Yield the minibatch of each update: by default the whole batch, once.
 
         Parameters
         ----------
@@ -182,11 +182,11 @@ class SegmentAlgorithm(Algorithm):
         yield batch if self.needs_segments else batch.flatten()
 
     def is_enough(self, metrics: Metrics) -> bool:
-        """Return whether the batch's remaining updates are skipped, given the metrics of the last one."""
+        """Return whether to skip the batch's remaining updates, given the metrics of the last one."""
         return False
 
     def shuffled(self, batch: Batch, size: int, generator: torch.Generator, passes: int = 1) -> Iterator[Batch]:
-        """Split a batch into minibatches of `size` steps, at random anew in each of several passes over it."""
+        """Split a batch into random minibatches of `size` steps, drawn anew in each of several passes."""
         if self.needs_segments:
             require_whole_segments(size, self.config.segment_length)
             pool, number, count, select = batch, batch.num_segments, size // self.config.segment_length, batch.segments
@@ -232,9 +232,9 @@ class SegmentAlgorithm(Algorithm):
         Parameters
         ----------
         model, batch, autocast
-            Model, minibatch, and arithmetic of the networks.
+            Model, minibatch, and context in which the networks run.
         trained
-            The model's parameters, or one over the memory of all (`joined`); None: the model's.
+            The model's parameters, or one parameter over the memory of all (`penstock.nn.joined_if_adjacent`).
         """
         trained = list(model.parameters()) if trained is None else trained
         for parameter in trained:
@@ -250,7 +250,7 @@ class SegmentAlgorithm(Algorithm):
         return loss.detach(), found | {"grad_norm": norm.detach()}
 
     def evaluate(self, model: Any, batch: Batch) -> tuple[Tensor, Metrics]:
-        """Evaluate the model on a minibatch, compute targets of the update if there are any, and return the `loss`.
+        """Evaluate the model on a minibatch, compute the update's targets if it has any, and return the `loss`.
 
         Parameters
         ----------
@@ -264,14 +264,14 @@ class SegmentAlgorithm(Algorithm):
         if "update" in self.targets_for:
             with torch.no_grad(), evaluating(model) as differs:
                 aim, seen = policy, values.detach()
-                if differs:  # targets are without the random draws of training mode
+                if differs:  # targets are computed without the random draws of training mode
                     whole, seen = model.evaluate(batch.obs, batch.first, batch.memory)
                     aim = whole[:-1]
                 batch.targets = self._changed(self.targets(model, batch, aim, seen), batch)
         return self._with_tensors(self.loss(batch, policy, value))
 
     def _with_tensors(self, found: Any) -> tuple[Tensor, Metrics]:
-        """Return a loss and its metrics, numbers among them as tensors; raise TypeError for anything else."""
+        """Return a loss and its metrics, with numbers converted to tensors; raise TypeError for anything else."""
         loss, metrics = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
         if not (isinstance(loss, Tensor) and loss.ndim == 0 and loss.requires_grad and isinstance(metrics, dict)):
             about = f"shape {tuple(loss.shape)}, gradient {loss.requires_grad}" if isinstance(loss, Tensor) else loss
@@ -294,7 +294,7 @@ class SegmentAlgorithm(Algorithm):
             Values of the model at each step, in units of the value head: float32 ``[M]`` or ``[T, B]``.
         """
         raise TypeError(
-            f"{type(self).__name__} defines no loss: an algorithm is a Config and a loss(batch, policy, value)"
+            f"{type(self).__name__} defines no loss: an algorithm has a Config and a loss(batch, policy, value)"
         )
 
     def entropy_coef(self, batch: Batch) -> float:
@@ -307,21 +307,21 @@ class SegmentAlgorithm(Algorithm):
 
 
 class SegmentUpdater:
-    """Updates a model from batches of segments, with an optimiser and random numbers of its own.
+    """Updates a model from batches of segments; holds the optimiser and its random numbers.
 
     Parameters
     ----------
     algorithm, model
         Algorithm, and the model that learns.
     learning
-        State of another `SegmentUpdater` to continue from (`state`); None: a new optimiser.
+        `state` of another `SegmentUpdater` to continue from; None: a new optimiser.
 
     Attributes
     ----------
     optimizer, generator
         The optimiser; random numbers that split batches into minibatches.
     autocast
-        Arithmetic of the networks.
+        Context in which the networks run.
     gradient
         Computes the gradient of a minibatch, as `SegmentAlgorithm.gradient` does.
     """
@@ -341,16 +341,16 @@ class SegmentUpdater:
         self, batch: Batch, *, begin: Callable[[], object] = lambda: None,
         updated: Callable[[], object] = lambda: None, skipped: Callable[[str], object] = lambda problem: None,
     ) -> Metrics:  # fmt: skip
-        """Make all updates of a batch except those that are not finite; return the means of the reported metrics.
+        """Make all updates of a batch, except non-finite ones; return the means of their metrics.
 
         Parameters
         ----------
         batch
-            Segments; its ``targets`` are filled.
+            Segments; fills in its ``targets``.
         begin, updated
             Called before each update, and after it.
         skipped
-            Called instead of `updated`, with the reason, after an update that was not finite.
+            Called with the reason instead of `updated`, if the update was not finite.
         """
         algorithm, model = self._algorithm, self._model
         algorithm.set_learning_rate(self.optimizer, batch.progress)
@@ -382,7 +382,7 @@ class SegmentUpdater:
             count += 1
             if algorithm.is_enough(metrics):
                 break
-        if is_finite:  # numbers that are not finite would stay in the statistics for good
+        if is_finite:  # non-finite numbers would stay in the statistics for good
             with torch.no_grad():
                 algorithm.follow_statistics(model, batch)
                 algorithm.update_statistics(model, batch)
@@ -399,13 +399,13 @@ class SegmentUpdater:
         return {"optimizer": self.optimizer.state_dict(), **self._algorithm.learning_state()}
 
     def go_on(self, learning: dict[str, Any] | None) -> None:
-        """Continue from `state` of another learner; None: keep the optimiser, and begin the algorithm anew."""
+        """Continue from another learner's `state`; None: keep the optimiser, and reset the algorithm's own state."""
         if learning is not None:
             go_on(self.optimizer, learning["optimizer"])
         self._algorithm.begin(self._model, learning)
 
     def take_settings(self, config: Any) -> None:
-        """Use other values of tunable settings."""
+        """Adopt new values of tunable settings."""
         self._algorithm.take_settings(config)
         as_if_made(self.optimizer, self._algorithm.build_optimizer(self._model))
 
@@ -415,7 +415,7 @@ Gradient = Callable[[Batch], tuple[Tensor, Metrics]]
 
 
 def not_finite(loss: Tensor, grad_norm: Tensor) -> str | None:
-    """Return both numbers as text if one of them is not finite, else None; one transfer from the device."""
+    """Return both numbers as text if either is not finite, else None; takes one transfer from the device."""
     if math.isfinite((loss + grad_norm).item()):
         return None
     return f"loss {loss.item()}, gradient norm {grad_norm.item()}"

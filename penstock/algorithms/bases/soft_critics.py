@@ -1,4 +1,4 @@
-"""Networks and critics of SAC's family: kinds of hidden layers; critics of values or of distributions of returns."""
+"""Networks and critics of SAC's family: kinds of hidden layers, and critics of values or of return distributions."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ class SoftCriticConfig(ControlConfig):
     )  # fmt: skip
 
     network: Literal["mlp", "residual"] = "mlp"
-    """Hidden layers of policy and critics over vectors: "mlp", layers of `hidden_sizes`; "residual", blocks of two
-    layers around a sum, one for each of `hidden_sizes`, which are equal (arXiv:2604.04539)."""
+    """Hidden layers of policy and critics over vectors: "mlp", layers of `hidden_sizes`; "residual", a residual block
+    of two layers for each of `hidden_sizes`, which are equal (arXiv:2604.04539)."""
     normalization: Literal["batch", "layer", "rms"] | None = None
-    """Normalisation of each hidden layer before its activation: by the batch's moments, which also normalises the
-    input; or by each row's; None: none."""
+    """Normalisation of each hidden layer before its activation: "batch", which also normalises the input; "layer" or
+    "rms", each row by itself; None: no normalisation."""
     unit_weights: bool = False
     """Keep the weights of each hidden unit at norm 1, and scale and shift of each normalisation at the norm
     sqrt(units), after every update (arXiv:2604.04539)."""
     critic_hidden_sizes: tuple[int, ...] | None = None
-    """Widths of the critics' hidden layers; None: hidden_sizes, or 256 behind an encoder of images or a custom one."""
+    """Widths of the critics' hidden layers; None: hidden_sizes, or 256 after an image encoder or a custom one."""
     distributional: Literal["none", "c51", "hl_gauss"] = "none"
-    """Critics that give distributions of returns: "c51", targets are the distribution of the critic with the smaller
-    mean (arXiv:1707.06887); "hl_gauss", a normal distribution around the smaller mean (arXiv:2403.03950); "none":
-    values."""
+    """Critics that give distributions of returns: "c51", whose target is the distribution of the critic with the
+    smaller mean (arXiv:1707.06887); "hl_gauss", a normal distribution around the smaller mean (arXiv:2403.03950);
+    "none": critics give values."""
     num_atoms: int = 101
-    """Returns in a distribution."""
+    """Number of returns in a distribution."""
     v_min: float = -5.0
     """Smallest return in a distribution."""
     v_max: float = 5.0
@@ -61,36 +61,36 @@ class SoftCriticConfig(ControlConfig):
             widths = getattr(self, name)
             if widths is not None and len(set(widths)) != 1:
                 raise ConfigError(
-                    f'{name}={widths} is not possible with network="residual", whose blocks have one width: use as '
-                    "many equal widths as there are to be blocks, such as (128, 128)"
+                    f'{name}={widths} is not possible with network="residual", whose blocks have one width: give the '
+                    "same width for every block, such as (128, 128) for two"
                 )
 
     @property
     def has_own_body(self) -> bool:
-        """Whether hidden layers or critics differ from those of plain networks."""
+        """Whether hidden layers or critics differ from the plain ones."""
         plain = ("mlp", None, False, "none")
         return (self.network, self.normalization, self.unit_weights, self.distributional) != plain
 
 
 class SoftCritics(ControlAlgorithm):
-    """Base of SAC's family: networks by the settings, and losses of their critics."""
+    """Base of SAC's family: networks as the settings describe them, and the losses of their critics."""
 
     Config: ClassVar[type[Config]] = SoftCriticConfig
     config: SoftCriticConfig
 
     def begin(self, model: Any, learning: dict[str, Any] | None = None) -> None:
-        """Make the learner's own state; critics that are targets normalise by batches, too."""
+        """Create the learner's own state; target critics normalise by the batch, too."""
         super().begin(model, learning)
         if self.has_target and self.normalizes_by_batch:
             self.target.critics.train()
 
     @property
     def normalizes_by_batch(self) -> bool:
-        """Whether critics normalise by the batch: then both ends of a transition pass them in one."""
+        """Whether critics normalise by the batch; both ends of a transition are then evaluated in one batch."""
         return self.config.normalization == "batch"
 
     def build_network_of_kind(self, **fields: Any) -> StochasticActorCritic:
-        """Make the network; parameters as for `StochasticActorCritic`."""
+        """Make the network that the settings describe; parameters as for `StochasticActorCritic`."""
         c = self.config
         fields["critic_sizes"] = c.critic_hidden_sizes
         if not c.has_own_body:
@@ -100,14 +100,14 @@ class SoftCritics(ControlAlgorithm):
         return self.build_network(BodyActorCritic, body=body, returns=returns, **fields)
 
     def follow_moments(self, network: nn.Module) -> None:
-        """Let running moments of a network's normalisations follow those of the batch, after an update of it."""
+        """Update the running moments of a network's normalisations from the batch, after an update of the network."""
         if self.recording is not None:
             self.recording.follow(network)
         else:
             follow(network, self.lost)
 
     def both_ends(self, model: Any, batch: TransitionBatch, next_action: Tensor) -> tuple[Tensor, Tensor]:
-        """Return outputs of critics at both ends of transitions: the network's at the first, the target's at the last.
+        """Return the critics' outputs at both ends of transitions: the network's at the start, the target's at the end.
 
         Returns
         -------
@@ -125,7 +125,7 @@ class SoftCritics(ControlAlgorithm):
     def critic_loss(
         self, model: Any, q: Tensor, next_q: Tensor, next_bonus: Tensor, batch: TransitionBatch
     ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Compare outputs of the critics with their targets.
+        """Return the loss of the critics' outputs against their targets.
 
         Parameters
         ----------
@@ -146,7 +146,7 @@ class SoftCritics(ControlAlgorithm):
         error : Tensor
             Errors or divergences, without gradient, float32 ``[C, B]``.
         metrics : dict of str to Tensor
-            Values of the critics "q", float32 ``[C, B]``; of distributions the share "outside_support" of targets, too.
+            Values of the critics "q", float32 ``[C, B]``; with distributions, the share "outside_support" of targets.
         """
         c, returns = self.config, model.returns
         if returns is None:

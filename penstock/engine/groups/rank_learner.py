@@ -68,6 +68,7 @@ class RankLearner:
             self._config = tuned(self._untuned, self._tuned)
             self._take_settings()
         self._learn(batch, about)
+        self._algorithm.remarks.clear()  # the first learner reports them
 
     def _learning(self) -> dict[str, Any]:
         """State of the algorithm's learner, and its optimisers."""
@@ -140,7 +141,6 @@ class ReplayRankLearner(RankLearner):
         except NonFiniteUpdate:
             return
         self._updated()
-        self._algorithm.remarks.clear()
         if self._config.normalize_observations:
             self._model.update_observation_statistics(*batch.observed)
 

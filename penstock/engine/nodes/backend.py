@@ -49,7 +49,7 @@ from penstock.experience.layout import RoleKind
 from penstock.experience.shards import ShardAddress
 from penstock.ipc.ownership import Owned, owner_only
 from penstock.ipc.stream import FRESH_SECONDS, OwnDelay
-from penstock.runs.machine import About, about_here, differences
+from penstock.runs.machine import about_here, differences
 from penstock.runs.status import NodeStatus
 
 CONNECT_SECONDS = 120.0  # for a node to make its roles and connect
@@ -84,9 +84,9 @@ class NodesBackend(Owned):
     """
 
     def __init__(self, arena: ExperienceArena, specs: Sequence[RoleSpec], handle: Handler, restarts: Restarts) -> None:
-        from penstock.engine.nodes import cluster, hosted
+        from penstock.engine.nodes import cluster, gateway_host, hosted
 
-        self._cluster, self._hosted = cluster, hosted
+        self._cluster, self._gateway_host, self._hosted = cluster, gateway_host, hosted
         self._arena = arena
         self._handle = handle
         learners = [spec for spec in specs if isinstance(spec, LearnerRole)]
@@ -110,11 +110,11 @@ class NodesBackend(Owned):
         self._address: tuple[str, int] | None = None  # of the receiver, once it listens
         self._delay = OwnDelay()
         self._pumped_at = math.inf
-        self._packages = packages_of(next(spec for spec in specs if isinstance(spec, RolloutRole)).rollout.env)
+        rollout = next(spec.rollout for spec in specs if isinstance(spec, RolloutRole))
+        self._packages = packages_of(rollout.env)
         self.has_lanes = False
-        paths = next(spec for spec in specs if isinstance(spec, RolloutRole)).rollout.paths
         turns = tuple(learner.algorithm.synchronous for learner in learners)
-        transports = tuple(map(transport_of, paths))
+        transports = tuple(map(transport_of, rollout.paths))
         self._evaluations: EvaluationShares | None = None  # of evaluators on nodes
         at_home = roles_at_home(specs, self._config)
         if self._config.evaluator == "node":
@@ -221,8 +221,7 @@ class NodesBackend(Owned):
             return
         self._is_closed = True
         head_is_gone = self._is_head_gone or not self._connection.has_head  # then hosts end by themselves, without Ray
-        everywhere = (*self._nodes, *self._gateways)
-        hosts = [node.host for node in everywhere if node.host is not None and not head_is_gone]
+        hosts = [each.host for each in (*self._nodes, *self._gateways) if each.host is not None and not head_is_gone]
         try:
             for host in hosts if patience else ():
                 host.stop(patience)
@@ -253,27 +252,30 @@ class NodesBackend(Owned):
             if self._is_head_gone:
                 raise RoleDied("the head node of the Ray cluster is gone, and all nodes with it")
 
-    def _make_host(self, node: Node, place: Place, name: str) -> Any:
-        gathers = gather_seconds(len(self._nodes))
-        resources = node.wanted.resources
-        return self._hosted.Hosted(NodeHost, place, place.cores, resources, name, self._packages, gathers)
+    def _make_host(self, node: Node, place: Place) -> Any:
+        """Start a host of a node, or of a gateway, which takes no core of its machine."""
+        kind: type[NodeHost] = NodeHost
+        cores, number = place.cores, len(self._nodes)
+        if isinstance(node, Gateway):
+            kind, cores, number = self._gateway_host.GatewayHost, 0, len(self._gateways)
+        name, resources = f"{node.name}, host {node.incarnation + 1}, of run {self._run:x}", node.wanted.resources
+        return self._hosted.Hosted(kind, place, cores, resources, name, self._packages, gather_seconds(number))
 
     def _require_alike(self) -> None:
         """Wait until all hosts have started, and compare their software with that of home."""
-        home = about_here(self._packages)
         for node in self._nodes:
             if node.host is None:
                 if self._placement.may_be_missing(node):
                     continue
                 raise ConfigError(f"{node.name} has no machine: one is lost, or reserved by another run; start again")
             try:
-                self._compare(node, home, node.host.about(self._hosted.BEGIN_SECONDS))
+                self._compare(node, self._hosted.BEGIN_SECONDS)
             except NodeLost as lost:
                 raise ConfigError(f"{node.name} on {node.host.machine} cannot be used: {lost}") from lost
 
-    def _compare(self, node: Node, home: About, there: About) -> None:
+    def _compare(self, node: Node, patience: float) -> None:
         assert node.host is not None
-        if unlike := differences(home, there):
+        if unlike := differences(about_here(self._packages), node.host.about(patience)):
             raise ConfigError(
                 f"{node.name} on {node.host.machine} has {unlike}: install the same versions there, or leave it out"
             )
@@ -323,7 +325,7 @@ class NodesBackend(Owned):
                 host.wait_for_gateway()
             return
         try:
-            self._compare(node, about_here(self._packages), host.about(1.0))
+            self._compare(node, 1.0)
         except ConfigError as error:
             self._placement.avoid(node)
             raise NodeLost(str(error)) from error
@@ -419,18 +421,13 @@ class NodesBackend(Owned):
 
     def _place_gateways(self) -> None:
         """Start a host for each gateway without one, on the machine of a node that has one; it reserves no core."""
-        now, gathers = time.monotonic(), gather_seconds(len(self._gateways))
         for gateway in self._gateways:
-            if gateway.host is not None or gateway.not_before > now:
+            if gateway.host is not None or gateway.not_before > time.monotonic():
                 continue
             nodes = [self._nodes[number] for number in gateway.nodes]
             places = [node.place for node in nodes if node.host is not None and node.place is not None]
             if places and self._connection.has_head:
-                from penstock.engine.nodes.gateway_host import GatewayHost
-
-                place = places[-1 if gateway.is_of_gateways else 0]
-                name = f"{gateway.name}, host {gateway.incarnation + 1}, of run {self._run:x}"
-                gateway.take(self._hosted.Hosted(GatewayHost, place, 0, (), name, self._packages, gathers))
+                gateway.take(self._make_host(gateway, places[-1 if gateway.is_of_gateways else 0]))
 
     def _advance_gateway(self, gateway: Gateway) -> None:
         """Give the host of a gateway that has started its task; deliver its reports, and those of its nodes' hosts.

@@ -45,7 +45,8 @@ except ImportError:  # a version of Ray without tokens
     tokens = None  # type: ignore[assignment]
 
 STORE_NBYTES = 100 * 2**20  # of Ray's object store, which is hardly used
-KNOCK_SECONDS, LOOK_SECONDS = 5.0, 1.0  # for the head node to answer: at first, and during a run
+KNOCK_SECONDS, LOOK_SECONDS = 5.0, 1.0  # for the head's machine to answer: at first, and during a run
+HEAD_SECONDS = 30.0  # for the head itself to answer at first, which may be busy
 GLANCE_SECONDS = 0.25  # for a raylet to answer
 RESERVE_SECONDS = 3.0  # for machines to be reserved, which takes some milliseconds where they are free
 NOT_NICED = {"worker_niceness": 0}  # Ray's default of 15 would starve hosts beside other programs of the machine
@@ -148,8 +149,9 @@ class Cluster:
         except ConfigError:
             raise
         except (OSError, ValueError, RuntimeError) as error:
+            problem = str(error).strip().partition("\n")[0]
             raise ConfigError(
-                f"address={address!r}: there is no Ray cluster there ({_first_line(error)}); start one "
+                f"address={address!r}: there is no Ray cluster there ({problem}); start one "
                 "with: ray start --head, or leave the address out for a cluster of this machine"
             ) from error
 
@@ -222,11 +224,10 @@ class Cluster:
 
     def reaches(self, machine: Machine) -> bool:
         """Whether the raylet of a machine answers; Ray reports a dead node only after many seconds."""
-        try:
+        with contextlib.suppress(OSError):
             _knock_at(machine.address, GLANCE_SECONDS)
-        except OSError:
-            return False
-        return True
+            return True
+        return False
 
     @property
     def grows(self) -> bool:
@@ -253,12 +254,11 @@ class Cluster:
         """Whether the head node answers; a knock without an answer counts for the next second, too."""
         if time.monotonic() < self._next_knock:
             return False
-        try:
+        with contextlib.suppress(OSError):
             _knock_at(self._head, LOOK_SECONDS)
-        except OSError:
-            self._next_knock = time.monotonic() + LOOK_SECONDS
-            return False
-        return True
+            return True
+        self._next_knock = time.monotonic() + LOOK_SECONDS
+        return False
 
     @property
     def home(self) -> str:
@@ -375,15 +375,20 @@ def _require_admission(address: str) -> None:
 
 
 def _is_admitted(address: str) -> bool:
-    """Whether the head accepts the token of this process, or requires none."""
+    """Whether the head accepts the token of this process, or requires none; raises `ConfigError` if it is stopped."""
     if tokens is None:
         return True
     try:
         with init_grpc_channel(address) as channel:
-            NodeInfoGcsServiceStub(channel).CheckAlive(CheckAliveRequest(), timeout=KNOCK_SECONDS)
+            NodeInfoGcsServiceStub(channel).CheckAlive(CheckAliveRequest(), timeout=HEAD_SECONDS)
     except AuthenticationError:
         return False
     except RpcError as error:
+        if "DEADLINE_EXCEEDED" in str(error):  # `ray.init` would wait for minutes
+            raise ConfigError(
+                f"address={address!r}: the machine answers, but the head of the cluster has not in {HEAD_SECONDS:.0f} "
+                "s: its process, gcs_server, is stopped; continue it, or start anew: ray stop; ray start --head"
+            ) from None
         return "UNAUTHENTICATED" not in str(error)
     return True
 
@@ -418,7 +423,3 @@ def _leave_ray() -> None:
 def _let_ray_print(is_allowed: bool) -> None:
     """Allow or forbid that Ray prints lines of a dead node's log, which `log_to_driver` does not decide."""
     ray._private.worker._worker_logs_enabled = is_allowed
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0]

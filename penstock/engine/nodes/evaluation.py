@@ -99,7 +99,8 @@ class NodeEvaluator(Evaluator):
             policy.weights.take(np.frombuffer(payload, np.uint8), version)
         for arena, best in zip(self._arenas, request.best, strict=False):
             if best is not None and best[1] != arena.best_weights.version:
-                put(arena, best)
+                payload, version = best
+                arena.best_weights.publish(np.frombuffer(payload, np.uint8), version)
         played = tuple(map(Scored, self._play(request.games, request.deadline, request.meta)))
         self._report(PartEvaluated(request.number, played, 0.0, turn=request.turn, games=request.games))
 
@@ -199,9 +200,3 @@ def block_of(arena: ExperienceArena) -> Block | None:
     payload = np.zeros(arena.shape.weights_nbytes + RETURN_NBYTES, np.uint8)
     version = arena.best_weights.read_into(payload)
     return None if version < 0 else (payload.tobytes(), version)
-
-
-def put(arena: ExperienceArena, best: Block) -> None:
-    """Publish a policy's best weights."""
-    payload, version = best
-    arena.best_weights.publish(np.frombuffer(payload, np.uint8), version)

@@ -83,7 +83,7 @@ class Asked:
             if silence > (patience if self._has_begun else BEGIN_SECONDS):
                 raise NodeLost(f"has not answered for {silence:.0f} s")
             return None
-        answer: HostReports | None = self._answered()
+        answer: HostReports | None = self._result(self.awaited)
         self._has_begun = True
         self._await(self._ask())
         return answer
@@ -91,9 +91,11 @@ class Asked:
     def _ask(self) -> Any:
         return self._actor.gather.remote(self._gathers)
 
-    def _answered(self) -> Any:
+    def _result(self, answer: Any, patience: float | None = None) -> Any:
         try:
-            return ray.get(self.awaited)
+            return ray.get(answer, timeout=patience)
+        except GetTimeoutError:
+            raise NodeLost(f"no host began there in {patience:.0f} s: other programs may use its cores") from None
         except RayError as error:
             raise NodeLost(briefly(error)) from error
 
@@ -156,12 +158,7 @@ class Hosted(Asked):
         NodeLost
             The host has not started within `patience` seconds, or cannot start.
         """
-        try:
-            found: About = ray.get(self._about, timeout=patience)
-        except GetTimeoutError:
-            raise NodeLost(f"no host began there in {patience:.0f} s: other programs may use its cores") from None
-        except RayError as error:
-            raise NodeLost(briefly(error)) from error
+        found: About = self._result(self._about, patience)
         return found
 
     def is_begun(self) -> bool:
@@ -179,7 +176,7 @@ class Hosted(Asked):
     def wait_for_gateway(self) -> None:
         """Command the host to stop its roles, and to wait; raises `NodeLost` if it is gone."""
         if self.has_answered:
-            self._answered()
+            self._result(self.awaited)
         self._await(self._actor.wait_for_gateway.remote(WAIT_SECONDS))
 
     def watch(self, number: int, incarnation: int, host: Hosted) -> None:
@@ -192,7 +189,7 @@ class Hosted(Asked):
         host
             The host, which has answered.
         """
-        host._answered()
+        host._result(host.awaited)
         self._actor.watch.remote(number, incarnation, host._actor, host._gathers)
 
     def send(self, role: str, command: bytes) -> None:

@@ -112,11 +112,6 @@ class NodeLanes:
             self._is_dismissed, self._arrived_at = True, time.monotonic()
 
     @property
-    def has_delivered(self) -> bool:
-        """Whether everything that was granted to a dismissed node has arrived."""
-        return self._is_dismissed and self._is_quiet()
-
-    @property
     def is_gone(self) -> bool:
         """Whether the node is disconnected, and the run does not wait for it.
 
@@ -151,12 +146,10 @@ class NodeLanes:
     def status(self) -> NodeStatus:
         """Return the status of the node, with its counts so far."""
         link = self._link
-        counts: dict[str, Any] = {} if link is None else link.counts()
-        if self._counts:
-            counts = self._counts + Counter(counts)
+        counts: dict[str, Any] = self._counts + Counter({} if link is None else link.counts())
         return NodeStatus(
             lanes=self.num_lanes, is_there=link is not None and link.is_there, is_leaving=self._is_dismissed,
-            has_left=self.has_delivered, **self.seen(), **counts,
+            has_left=self._is_dismissed and self._is_quiet(), **self.seen(), **counts,
         )  # fmt: skip
 
     def seen(self) -> dict[str, Any]:
@@ -217,6 +210,7 @@ class NodeLanes:
         return None
 
     def _is_quiet(self) -> bool:
+        """Whether everything that was granted has arrived."""
         return not len(self.arena.slots.owned_by(self.node, SlotState.WRITING))
 
     def _reclaim(self) -> None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 import socket
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from penstock.ipc.stream import SILENCE, Frame, Stream, welcome
 
 ACCEPT_PAUSE = 0.1  # seconds after a connection could not be accepted
-MOST_UNPROVEN = 64  # connections at a time without a proof of the token
+MOST_UNPROVEN = 64  # connections at a time without a proof of the token; a further one ends any of them
 
 Admit = Callable[[Stream, Frame, dict[str, Any]], None]
 
@@ -39,7 +39,7 @@ class Listener:
 
     def __init__(self, ip: str, token: bytes, run: int, admit: Admit) -> None:
         self._token, self._run, self._admit = token, run, admit
-        self._refusals: deque[str] = deque()
+        self._refusals: dict[str, None] = {}
         self._unproven: dict[socket.socket, float] = {}  # deadline of each proof
         self._is_over = False
         self._listener = socket.create_server((ip, 0))
@@ -51,22 +51,20 @@ class Listener:
         """Yield the reasons of refused connections, once each; end those whose proof is late."""
         for connection, end in list(self._unproven.items()):
             if time.monotonic() > end:  # bytes sent at intervals do not extend the deadline
-                with contextlib.suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)
+                _wake(connection)
         while self._refusals:
-            yield self._refusals.popleft()
+            yield self._refusals.popitem()[0]
 
     def close(self) -> None:
         """Accept nothing more."""
         self._is_over = True
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
+        _wake(self._listener)
         self._listener.close()
         self._thread.join()
 
     def _refuse(self, why: str) -> None:
         if not self._is_over and len(self._refusals) < MOST_UNPROVEN:  # strangers cannot fill the log
-            self._refusals.append(why)
+            self._refusals[why] = None
 
     def _accept(self) -> None:
         has_failed = False
@@ -80,25 +78,31 @@ class Listener:
                 time.sleep(ACCEPT_PAUSE)
                 continue
             has_failed = False
-            why = f"{MOST_UNPROVEN} other connections have not yet proven to have the run's token"
-            if len(self._unproven) < MOST_UNPROVEN:
-                self._unproven[connection] = time.monotonic() + SILENCE
-                try:
-                    threading.Thread(target=self._welcome, args=(connection,), daemon=True).start()
-                    continue
-                except RuntimeError as error:  # as many threads as the system allows
-                    del self._unproven[connection]
-                    why = str(error)
-            connection.close()
-            self._refuse(why)
+            strangers = list(self._unproven)  # of which idle ones keep no node out
+            if len(strangers) >= MOST_UNPROVEN and self._unproven.pop(stranger := secrets.choice(strangers), 0.0):
+                _wake(stranger)
+            self._unproven[connection] = time.monotonic() + SILENCE
+            try:
+                threading.Thread(target=self._welcome, args=(connection,), daemon=True).start()
+            except RuntimeError as error:  # as many threads as the system allows
+                del self._unproven[connection]
+                connection.close()
+                self._refuse(str(error))
 
     def _welcome(self, connection: socket.socket) -> None:
         try:
             try:
                 found = welcome(connection, self._token, self._run)
             finally:
-                del self._unproven[connection]
+                if self._unproven.pop(connection, None) is None:
+                    raise ConnectionAbortedError(f"another came, and {MOST_UNPROVEN} had not proven to have the token")
             self._admit(*found)
         except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
             connection.close()
             self._refuse(str(error))
+
+
+def _wake(connection: socket.socket) -> None:
+    """Wake the thread that waits for a connection, with an error."""
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)

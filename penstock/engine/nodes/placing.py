@@ -32,7 +32,7 @@ class Placement:
     connection
         Connection to the cluster.
     make_host
-        Makes a host at a place, with the name that it has in Ray's lists.
+        Starts a host of a node at a place.
     nodes
         Nodes of the run; those with a learner have a rank.
     config
@@ -49,7 +49,7 @@ class Placement:
     """
 
     def __init__(
-        self, connection: Cluster, make_host: Callable[[Node, Place, str], Any], nodes: Sequence[Node], config: Config,
+        self, connection: Cluster, make_host: Callable[[Node, Place], Any], nodes: Sequence[Node], config: Config,
         run: int, tell: Callable[[str, Note], None],
     ) -> None:  # fmt: skip
         self.requested = ""
@@ -124,7 +124,7 @@ class Placement:
         node.place = place
         if self._is_elastic and self._has_begun:
             self._tell(node.name, Note(f"{node.name} starts on {place.machine}"))
-        node.take(self._make_host(node, place, f"{node.name}, host {node.incarnation + 1}, of run {self._run:x}"))
+        node.take(self._make_host(node, place))
 
     def _request_missing(self) -> None:
         """Request machines for nodes without one of a cluster that grows."""
@@ -144,8 +144,7 @@ class Placement:
         self._seen |= machines.keys()
         for machine in (machines[number] for number in sorted(late)):
             if any(node.wanted.fits(machine) for node in self._nodes):
-                note = Note(f"{machine} has joined after the run began: it is used if a node is lost")
-                self._tell("cluster", note)
+                self._tell("cluster", Note(f"{machine} has joined after the run began: it is used if a node is lost"))
 
     def draining(self) -> Iterator[tuple[Node, float]]:
         """Yield each node with a host on a machine that Ray drains, with the seconds that are left to deliver."""

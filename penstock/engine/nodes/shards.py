@@ -124,22 +124,29 @@ class Shard:
     def _answer(self, stream: Stream, frame: Frame, room: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Set priorities, and send rows with their masses: none while there is nothing to draw.
 
-        Rows are gathered in the arrays of `room`, or in larger ones that are returned in their place.
+        Rows are gathered in the arrays of `room`, or in larger ones that are returned in their place. A frame that is
+        no request of this replay ends the connection; the learner makes another.
         """
         if frame.kind is not Kind.DRAW:
             raise StreamError(f"home has sent a frame {frame.kind.name}, which it never does")
+        if frame.nbytes != (expected := 8 + 16 * frame.number):
+            found = f"one with {frame.number} new priorities is {expected} bytes long, found {frame.nbytes}"
+            raise StreamError(f"home has sent a damaged request: {found}")
         largest, ids, priorities = np.empty(1), np.empty(frame.number, np.int64), np.empty(frame.number)
         stream.receive_into(array_views(largest, ids, priorities))
         buffer = self._buffer
-        if is_prioritized := largest[0] > 0.0:
-            buffer.update_priorities(ids, priorities)
-            buffer.raise_priority(largest[0])
+        try:
+            if is_prioritized := largest[0] != 0.0:
+                buffer.update_priorities(ids, priorities)
+                buffer.raise_priority(largest[0])
+            if len(room.get("ids", ())) < frame.count:
+                room = buffer.allocate(frame.count)
+        except (ValueError, TypeError, MemoryError) as error:
+            raise StreamError(f"home has sent a damaged request, for {frame.count} rows: {error}") from error
         views: Views = []
         count, total, least = 0, buffer.mass, 0.0
         with contextlib.suppress(NotReady):
             if frame.count:
-                if len(room.get("ids", ())) < frame.count:
-                    room = buffer.allocate(frame.count)
                 part = {name: array[: frame.count] for name, array in room.items()}
                 batch, masses, total, least = buffer.draw(frame.count, part)
                 count, views = frame.count, array_views(masses, *columns_that_travel(batch))

@@ -10,14 +10,14 @@ Differences, all where cpprb is wrong or silently accepts a mistake:
   with NaN weights (prioritized), or hangs (multi-process). ``sample(0)`` raises ``ValueError``.
 - A batch belongs to the caller: the next ``sample()`` does not overwrite ``weights`` and ``indexes``.
 - ``Nstep`` rows cut short by an episode's end have the last step's next values, where cpprb leaves 1.0. ``done`` is
-  that of the last step covered, where cpprb looks one step less far. Batches have an additional entry, ``discount``
+  that of the last step covered, where cpprb stops one step earlier. Batches have an additional entry, ``discount``
   (float32, ``[B, 1]``), the factor of the bootstrap value. ``done`` ends an episode even without ``on_episode_end()``,
   so that no row continues into the next one.
 - ``next_of`` and ``stack_compress`` store equal bytes once, in any order of additions; they need no
   ``on_episode_end()``, work with ``Nstep``, and every class accepts them.
 - Every buffer lies in shared memory and can be pickled to another process of the machine. Explorers take no lock: a
   killed one blocks no other, and its unfinished row is never sampled.
-- A failed addition adds nothing. One larger than the buffer leaves its last rows.
+- A failed addition adds nothing. Of an addition larger than the buffer, the last rows remain.
 - Priorities that are NaN, infinite or negative raise ``ValueError``, indexes outside the buffer ``IndexError``.
 - ``save_transitions`` writes no pickle, and ``load_transitions`` reads none; its message says how to convert files
   of cpprb.

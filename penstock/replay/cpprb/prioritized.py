@@ -25,7 +25,7 @@ class WithPriorities(ReplayBuffer):
         Parameters
         ----------
         priorities : array of k, optional
-            Default: the largest priority so far, initially 1.0. An n-step row has its first step's.
+            Default: the largest priority so far, initially 1.0. An n-step row gets that of its first step.
         **steps
             As for a uniform buffer.
 

@@ -57,7 +57,7 @@ class SelectiveReplayBuffer:
         }
         counts = {name: len(value) for name, value in values.items()}
         if len(set(counts.values())) != 1:
-            raise ValueError(f"all values must be of the same number of steps, found {counts}")
+            raise ValueError(f"all values must have the same number of steps, found {counts}")
         first, room = self._stored, self._size - self._stored
         if counts["obs"] > room:
             warnings.warn(
@@ -125,15 +125,15 @@ class SelectiveReplayBuffer:
         return self._obs_shape
 
     def get_obs_dim(self) -> int:
-        """Length of ``obs``."""
+        """Return the length of ``obs``."""
         return self._rows["obs"].shape[1]
 
     def get_act_dim(self) -> int:
-        """Length of ``act``."""
+        """Return the length of ``act``."""
         return self._rows["act"].shape[1]
 
     def get_rew_dim(self) -> int:
-        """Length of ``rew``."""
+        """Return the length of ``rew``."""
         return self._rows["rew"].shape[1]
 
     def _span(self, i: int) -> tuple[int, int]:

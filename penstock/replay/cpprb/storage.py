@@ -55,7 +55,7 @@ class Storage(ReplayBuffer):
 
     @property
     def dtypes(self) -> dict[str, np.dtype[Any]]:
-        """Of each field."""
+        """Dtype of each field."""
         return {field.name: field.dtype for field in self._plan.fields}
 
     @property
@@ -72,7 +72,7 @@ class Storage(ReplayBuffer):
         if not self.is_nstep:
             self.add(**rows)
             return
-        # The same memory as rows of one step, whose discount is a field like the others.
+        # Open the same memory as rows of one step, with the discount as a field like the others.
         discount = FieldPlan(
             name="discount", dtype=np.dtype(np.float32), shape=(1,), batch_shape=(1,), step_nbytes=4, stored_nbytes=4,
             offset=self._plan.discount_offset, taken=_FIRST, letter="f", once=False, frame_store=-1, outer=1, depth=1,

@@ -45,7 +45,7 @@ def train(
         Rows per batch, and steps before the first batch.
     after_step : callable
         ``after_step(obs, action, result of env.step, step, episode)`` -> the transition to add. Default: ``obs, act,
-        rew, next_obs, done``; ``done`` is true after a termination, and after a truncation that looks like one.
+        rew, next_obs, done``; ``done`` is true after a termination, and with the older Gym after a truncation, too.
     done_check : callable
         ``done_check(transition)`` -> whether the episode is over. Default: whether it was terminated or truncated.
     obs_update : callable

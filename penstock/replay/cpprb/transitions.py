@@ -85,8 +85,8 @@ def load(
 
 def _check(archive: np.lib.npyio.NpzFile, is_nstep: bool) -> None:
     if "format" not in archive:
-        raise ValueError(CONVERT if {"safe", "version", "data"} <= set(archive) else "it is no file of transitions")
+        raise ValueError(CONVERT if {"safe", "version", "data"} <= set(archive) else "it is not a file of transitions")
     if str(archive["format"]) != FORMAT:
         raise ValueError(f"its format is {archive['format']}, legal is {FORMAT}")
     if bool(archive["Nstep"]) != is_nstep:
-        raise ValueError(f"it {'has' if archive['Nstep'] else 'has no'} n-step rows and this buffer does the opposite")
+        raise ValueError(f"only {'the file' if archive['Nstep'] else 'this buffer'} has n-step rows")
