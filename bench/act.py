@@ -1,4 +1,4 @@
-"""Microseconds of one action of one observation, at batch 1, of a policy and of the files that it exports.
+"""Microseconds per action at batch size 1, of a policy and of its exported files.
 
     python bench/act.py [--rounds 20] [--calls 500] [--networks mlp gru] [--write]
 
@@ -145,7 +145,7 @@ def by_hand(policy: Any) -> Act:
 
 
 def stable_baselines3() -> Act | None:
-    """Return a call of `predict` of PPO with the same widths; None where the library is missing."""
+    """Return a call of `predict` of PPO with the same widths; None if the library is missing."""
     try:
         from stable_baselines3 import PPO
     except ImportError:

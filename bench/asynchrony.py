@@ -1,11 +1,11 @@
-"""Gain from asynchrony: TD3 whose step costs as much as its update, in processes and in the serial backend.
+"""Gain from asynchrony: TD3 with steps that cost as much as its updates, in processes and in the serial backend.
 
     python bench/asynchrony.py [--steps 2000] [--repeats 3]
 
 HalfCheetah-v5 at one update per step on two cores, one torch thread: one rollout worker with one lane, networks of
-256x256, batches of 256. An update is timed first, and every step of the environment then takes the same CPU time. Two
-equal halves side by side are at best twice as fast as one after the other; choosing actions and writing transitions
-come on top. Filling the buffer is not counted.
+256x256, batches of 256. An update is timed first, and every step of the environment then takes the same CPU time.
+Running two equal halves in parallel is at best twice as fast; choosing actions and writing transitions are additional
+work. Filling the buffer is not counted.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def measure(backend: str, steps: int, seconds_per_step: float) -> Rates:
     rates = Rates((after.steps - before.steps) / seconds, (after.updates - before.updates) / seconds)
     load = os.getloadavg()[0]
     print(f"{backend:<6} {rates.steps:>6,.0f} steps/s {rates.updates:>6,.0f} updates/s   load {load:.1f}", flush=True)
-    if backend == "local":  # in the serial backend a role's clock goes on while the others work
+    if backend == "local":  # in the serial backend a role's clock also runs while others work
         for role in after.roles:
             print("      ", role.name, ", ".join(f"{name} {share:.0%}" for name, share in role.activities.items()))
     return rates

@@ -3,10 +3,10 @@
     python bench/before_after.py [RUNS] --plot FILE [--keep DIRECTORY]
 
 RUNS holds directories ``STATE-TASK-SEED`` of ``penstock train ... --run-dir``, such as ``before-Catch-1`` and
-``after-Catch-1``, made with the same settings by two states of the code, or by one with a setting to compare. The
+``after-Catch-1``, made with the same settings by two states of the code, or by one state with a setting to compare. The
 default is bench/curves/before-after, which has curves of earlier runs. The plot shows the mean return of the last 100
-training episodes over steps, a thin line per seed and a thick one for their mean over the common steps. Output: that
-return at the last common step, and its mean up to there, the return at the end of each run, and the policy lag.
+training episodes over steps: a thin line per seed, and a thick one for their mean over the common steps. Output: this
+return at the last common step, its mean up to there, the return at the end of each run, and the policy lag.
 
 Two serial runs of one seed, before and after (``--backend serial``, and the same ``--inference`` and ``--num-groups``),
 make the same steps until a rounding error changes an action. For such runs the number of equal updates is printed.
@@ -30,8 +30,8 @@ import numpy as np
 KEPT = Path(__file__).parent / "curves" / "before-after"
 COMPARED = ("loss/value_loss", "loss/entropy", "loss/grad_norm")
 RETURN, LAG = "episode/mean_return", "policy_lag/mean"
-FIRST = ("before", "after")  # in this order; other states come behind them
-SAME = 0.01  # relative: what differs by less is the same
+FIRST = ("before", "after")  # in this order; other states come after them
+SAME = 0.01  # relative difference below which values count as equal
 
 
 def metrics_of(run: Path) -> list[dict[str, Any]]:
@@ -48,11 +48,11 @@ class Curve:
     returns: np.ndarray
     """float64 ``[N]``: mean return of the last training episodes there."""
     lags: np.ndarray
-    """float64 ``[N]``: mean policy lag in updates; nan where it was not kept."""
+    """float64 ``[N]``: mean policy lag in updates; nan if it was not kept."""
 
     @classmethod
     def of(cls, run: Path) -> Curve:
-        """Read a run's."""
+        """Read the curve of a run."""
         rows = {x["steps"]: x for x in metrics_of(run) if x.get(RETURN) is not None}
         points = [(steps, row[RETURN], row.get(LAG, math.nan)) for steps, row in sorted(rows.items())]
         steps, returns, lags = np.array(points).T
@@ -90,7 +90,7 @@ def same_updates(one: Path, other: Path) -> int:
 
 
 def is_serial(run: Path) -> bool:
-    """Whether a run was one of the serial backend."""
+    """Return whether a run used the serial backend."""
     return bool(json.loads((run / "config.json").read_text())["backend"] == "serial")
 
 

@@ -1,17 +1,17 @@
-"""Steps per second on one simulated node beside RLlib's, with the same work: IMPALA and APPO on CartPole, in turns.
+"""Steps per second on one simulated node, compared with RLlib at the same work: IMPALA and APPO on CartPole, in turns.
 
     python bench/beside_rllib.py --rllib X/bin/python [--runners N] [--lanes N] [--rounds N] [--seconds S] [--push]
                                  [--json FILE]
 
-X is an environment of its own:
+X is a separate environment:
 
     python -m venv X; X/bin/pip install "torch>=2.8,<2.14" "ray[rllib]==2.60.0" gymnasium
 
-Both have a cluster of a home node and one more with a core per rollout worker, a learner of one thread at home, an MLP
-of 64x64, segments of 32 steps, batches of 512, and learn once from each step. Output: steps learned from per second of
-every round, bytes of experience per step, and the ratio of medians. The exit code is 3 if Penstock is not 5 times as
-fast. With --push, weights are sent to RLlib's env runners, which by default fetch them from a server: with few, busy
-cores they may wait for that server for minutes.
+Both have a cluster of a home node and one more node with a core per rollout worker, a learner with one thread at home,
+an MLP of 64x64, segments of 32 steps, batches of 512, and learn once from each step. Output: steps learned from per
+second in every round, bytes of experience per step, and the ratio of medians. The exit code is 3 if Penstock is not 5
+times as fast. With --push, weights are sent to RLlib's env runners, which by default fetch them from a server: on few,
+busy cores they may wait minutes for that server.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SAME = {
 }  # fmt: skip
 OWN = {"impala": {}, "appo": {"num_epochs": 1, "num_minibatches": 1}}
 MARK = 5.0
-START_UP = 180.0  # seconds that RLlib may take beside those in which it is measured
+START_UP = 180.0  # seconds that RLlib may take beyond the measurement
 
 Figures = tuple[float, float]
 """Steps per second, and bytes per step."""
@@ -59,7 +59,7 @@ def penstock(name: str, asked: argparse.Namespace, address: str) -> Figures:
 
 
 def rllib(name: str, asked: argparse.Namespace) -> Figures:
-    """Have RLlib train in a process of its own."""
+    """Train with RLlib in a separate process."""
     numbers = (asked.runners, asked.lanes, SEGMENT, BATCH, asked.seconds, "push" if asked.push else "pull")
     command = [str(asked.rllib), str(PROGRAM), name.upper(), *map(str, numbers)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}

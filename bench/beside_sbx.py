@@ -1,4 +1,4 @@
-"""Training time of TD3 and SAC on HalfCheetah beside SBX, in turns, one training after the other on all cores.
+"""Training time of TD3 and SAC on HalfCheetah next to SBX, one training after the other on all cores, in turns.
 
     python bench/beside_sbx.py --sbx X/bin/python [--algorithms td3 sac] [--steps 50000] [--seeds 1] [--write FILE]
 
@@ -44,7 +44,7 @@ def train(precision: str, algorithm: str, steps: int, seed: int) -> dict[str, An
 
 
 def train_sbx(python: Path, algorithm: str, steps: int, seed: int) -> dict[str, Any]:
-    """The same with SBX."""
+    """Train with SBX; return the same facts."""
     config: Any = config_of(algorithm)
     settings = {
         "learning_rate": config.learning_rate, "batch_size": config.batch_size, "buffer_size": config.buffer_size,
@@ -59,13 +59,13 @@ def train_sbx(python: Path, algorithm: str, steps: int, seed: int) -> dict[str, 
 
 
 def config_of(algorithm: str) -> Any:
-    """Settings of the preset."""
+    """Return the settings of the preset."""
     kind = load_algorithm(algorithm)
     return make_config(kind.Config, {"env": ENV, **load_preset("mujoco", kind.Config)})
 
 
 def main() -> None:
-    """Train what is not there yet, in turns, and print."""
+    """Train the missing runs, in turns, and print."""
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_argument("--sbx", type=Path, required=True, help="interpreter that has sbx-rl and MuJoCo")
     flags.add_argument("--algorithms", nargs="*", choices=("td3", "sac"), default=["td3", "sac"])

@@ -5,11 +5,11 @@
                                     [--history FILE] [--table]
 
 The reward is minus the squared distance from the best action (bench/environments/one_step.py). Distances are in units
-of half the range; over several dimensions they are root mean squares. After the training the policy plays its most
-probable action. A policy at the bound that is nearest the best action has a distance of 0.25 in the box "unit".
+of half the range; over several dimensions they are root mean squares. After training the policy plays its most
+probable action. A policy at the bound nearest to the best action has a distance of 0.25 in the box "unit".
 
 Runs are serial, with two workers and otherwise default settings. Every run is appended to the history with its machine
-and commit; runs that it has of this commit are not repeated, so that an interrupted bench continues. ``--sb3`` also
+and commit; runs of this commit in it are not repeated, so that an interrupted bench continues. ``--sb3`` also
 trains PPO and A2C of Stable-Baselines3, with its defaults (python -m venv X; X/bin/pip install stable-baselines3).
 ``--table`` only prints the history.
 """
@@ -124,7 +124,7 @@ def main() -> None:
     parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--steps", type=int, default=51_200)
     parser.add_argument("--actions", choices=("squashed", "clipped"), help="continuous_actions, if not the default")
-    parser.add_argument("--log-std-step", type=float, help="steps of the deviation, in steps of other parameters")
+    parser.add_argument("--log-std-step", type=float, help="step size of the deviation, relative to other parameters")
     parser.add_argument("--sb3", type=Path, help="the Python of an environment that has Stable-Baselines3")
     parser.add_argument("--history", type=Path, default=HISTORY)
     parser.add_argument("--table", action="store_true")

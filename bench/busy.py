@@ -1,9 +1,9 @@
-"""A command on a busy machine: programs that compute without pause run beside it.
+"""A command on a busy machine: it runs next to programs that compute without pause.
 
     python bench/busy.py 8 -- make test
 
-The exit code is the command's. A test that fails beside busy programs, and passes without them, depends on the speed
-of the machine. The busy programs have the priority of the command, and end with this program in any case.
+The exit code is the command's. A test that passes alone but fails next to busy programs depends on the speed of the
+machine. The busy programs have the priority of the command, and always end with this program.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main() -> int:
 
 
 def _start_busy(parent: int) -> int:
-    """Fork a program that computes for ever; return its process id."""
+    """Fork a program that computes without end; return its process id."""
     if pid := os.fork():
         return pid
     try:
@@ -59,7 +59,7 @@ def _stop(*_: object) -> None:
 
 
 def _code_of(status: int) -> int:
-    """Exit code of a command as a shell has it: 128 and the signal that killed it."""
+    """Return a command's exit code as in a shell: 128 plus the signal, if one killed it."""
     return status if status >= 0 else 128 - status
 
 

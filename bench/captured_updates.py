@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for what collects a batch without a run
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for tests.engine.collecting
 
 from penstock.algorithms.appo import APPO
 from penstock.algorithms.bases.segment import SegmentUpdater
@@ -35,7 +35,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 def milliseconds(run: Collecting, batch: Any, captures: bool, batches: int) -> float:
-    """Of a batch, all its updates."""
+    """Return the milliseconds of all updates of a batch."""
     algorithm, device = run.algorithm, torch.device("cuda")
     model = algorithm.build_model().to(device)
     updater = SegmentUpdater(algorithm, model)

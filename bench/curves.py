@@ -2,8 +2,8 @@
 
     python bench/curves.py [GROUP ...] [--runs DIRECTORY] [--jobs N] [--seeds N] [--only ENV ...] [--no-train] [--table]
 
-A group is some algorithms on some environments, with a budget and seeds from 1 on. The runs lie in DIRECTORY/GROUP
-(default: runs), so that the same command again skips finished ones and resumes broken ones. The final weights of each
+A group is some algorithms on some environments, with a budget and seeds from 1 on. The runs are in DIRECTORY/GROUP
+(default: runs), so that repeating the command skips finished runs and resumes the others. The final weights of each
 finished run then play fresh episodes, with the most probable actions and with sampled ones. The returns go to
 bench/history/curves.jsonl, and evaluations and settings of the run to bench/history/runs/GROUP (see keep_runs.py).
 ``--no-train`` only scores and keeps the finished runs of DIRECTORY, ``--table`` only prints the file.
@@ -142,7 +142,7 @@ def command(name: str, request: str, seeds: int, jobs: int, only: list[str]) -> 
 
 
 def train(name: str, runs: Path, seeds: int | None, jobs: int, only: list[str]) -> None:
-    """Run the commands of a group; a failed run is reported and does not keep the others back."""
+    """Run the commands of a group; a failed run is reported and does not stop the others."""
     runs.mkdir(parents=True, exist_ok=True)
     for request in GROUPS[name].requests:
         words = command(name, request, seeds or GROUPS[name].seeds, jobs, only)
@@ -151,7 +151,7 @@ def train(name: str, runs: Path, seeds: int | None, jobs: int, only: list[str]) 
 
 
 def score(name: str, runs: Path, history: RunsFile) -> None:
-    """Score and keep the finished runs of a group that the history does not have."""
+    """Score and keep the finished runs of a group that the history lacks."""
     for run in find_runs([runs / name]):
         if run.state != "done":
             continue
@@ -213,9 +213,9 @@ def main() -> None:
     """Train, score and keep the groups, print their tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("groups", nargs="*", choices=[[], *GROUPS], metavar="GROUP", help="all of them when left out")
-    parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder named runs that the runs lie in")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), help="folder of the runs, named runs")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--seeds", type=int, help="number of seeds, if not that of the group")
+    parser.add_argument("--seeds", type=int, help="number of seeds, instead of the group's")
     parser.add_argument("--only", nargs="+", default=[], metavar="ENV", help="only these environments")
     parser.add_argument("--no-train", action="store_true")
     parser.add_argument("--history", type=Path, default=HISTORY)

@@ -5,17 +5,17 @@
 Runs are generated: each line of metrics has the numbers of a real one, with an evaluation at every twentieth line.
 ``--files`` files are written; the runs share them as hard links, so that they fit on the disk and in memory.
 
-| measurement | from, to |
+| measurement | meaning |
 |---|---|
-| overview | address asked for, to a row of every run on the page; a dashboard that has just begun, and again |
+| overview | time from the request to a row of every run on the page: with a new dashboard, and again |
 | page | the same, to the charts of one run |
-| curves | the same, to the curves of all runs drawn: read for the first time, and again |
-| many | the same with a band per algorithm and a line per run: first drawn, then of all lines read, and again |
-| smoothing, log, zoom, pan | of these curves: event to the drawn canvas |
-| delay | line appended to a run's metrics, to its number on the page |
-| cpu | share of a core: the dashboard and the browser, with a run's page open, hidden and none, a line a second |
-| heap | of the page after garbage collection, up to fifty lines a second: a run writes one |
-| training | steps per second of a training, with its page open and without, in turns; cores of dashboard and browser |
+| curves | the same, to the drawn curves of all runs: read for the first time, and again |
+| many | the same with a band per algorithm and a line per run: first drawn, then with all lines read, and again |
+| smoothing, log, zoom, pan | time from an action on these curves to the drawn canvas |
+| delay | time from a line appended to a run's metrics to its number on the page |
+| cpu | share of a core of dashboard and browser, with a run's page open, hidden and closed, at a line per second |
+| heap | of the page after garbage collection, at up to fifty lines per second (a run writes one) |
+| training | steps per second of a training with its page open and without, in turns; cores of dashboard and browser |
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ TRAINING = ("appo", "--env", "CartPole-v1", "--total-steps", "100000000", "--eva
 
 
 def metrics_line(number: int, rate: int = 512) -> dict[str, float]:
-    """Numbers as a training of PPO logs them, about 1.6 kB, `rate` steps after the last ones."""
+    """Return a line of metrics like PPO's, about 1.6 kB, `rate` steps after the last one."""
     when = {"steps": rate * number, "seconds": round(1.001 * number, 3), "time": round(1.79e9 + 1.001 * number, 3)}
     learned = 500.0 * (1.0 - math.exp(-number / 20_000))
     shares = {f"time/{role}/{what} {n}": math.sin(number + n) ** 2 for role in ("rollout", "learner") for n in range(8)
@@ -140,7 +140,7 @@ def dashboard(folder: Path) -> Iterator[tuple[str, psutil.Process]]:
 
 @contextmanager
 def browser() -> Iterator[Chrome]:
-    """Debian's Chromium."""
+    """Start Debian's Chromium for the block."""
     options = ChromeOptions()
     options.binary_location = shutil.which("chromium") or ""
     for flag in FLAGS:
@@ -154,18 +154,18 @@ def browser() -> Iterator[Chrome]:
 
 
 def seconds_until(chrome: Chrome, is_there: Callable[[], Any], begin: Callable[[], Any]) -> float:
-    """Seconds from an action until something is on the page."""
+    """Return the seconds from an action until something is on the page."""
     began = time.monotonic()
     begin()
     while not is_there():
         if time.monotonic() > began + 900.0:
-            raise TimeoutError("it did not come")
+            raise TimeoutError("it did not appear within 900 s")
         time.sleep(0.01)
     return time.monotonic() - began
 
 
 def seconds_to_open(chrome: Chrome, is_there: Callable[[], Any], address: str, page: str) -> float:
-    """Seconds from an empty page until something is on a page of the dashboard."""
+    """Return the seconds from an empty page until something is on a page of the dashboard."""
     chrome.get("about:blank")
     return seconds_until(chrome, is_there, lambda: page_of(chrome, address, page))
 
@@ -227,7 +227,7 @@ def curves(chrome: Chrome, folder: Path) -> None:
 
 
 def many_curves(chrome: Chrome, folder: Path, runs: int) -> None:
-    """Measure curves of all lines of many runs, in groups and each for itself, and the interactions with them."""
+    """Measure curves of all lines of many runs, in groups and one by one, and the interactions with them."""
     is_drawn = lambda: chrome.execute_script("return performance.getEntriesByName('drawn').length")  # noqa: E731
     is_read = lambda: is_drawn() and chrome.execute_script(READ)  # noqa: E731
     for by in ("algorithm", "algorithm,seed"):
@@ -264,7 +264,7 @@ def append(path: Path, number: int) -> None:
 
 
 def live_run(folder: Path) -> Path:
-    """A run that grows, with a hundred lines."""
+    """Make a running run with a hundred lines; return the path of its metrics."""
     path = make_run(folder / "live", 0, None, "running")
     for number in range(100):
         append(path, number)
@@ -272,7 +272,7 @@ def live_run(folder: Path) -> Path:
 
 
 def delay(chrome: Chrome, folder: Path) -> None:
-    """Measure how long a line takes to the page."""
+    """Measure how long a line takes to reach the page."""
     path = live_run(folder)
     with dashboard(folder) as (address, _):
         run_page(chrome, address, "live")
@@ -308,12 +308,12 @@ def growing(path: Path, interval: float, begin: int = 1000) -> Iterator[None]:
 
 
 def cpu_of(process: psutil.Process) -> float:
-    """Seconds of CPU time of a process and all below it."""
+    """Return the CPU seconds of a process and its descendants."""
     return sum(sum(each.cpu_times()[:2]) for each in [process, *process.children(recursive=True)])
 
 
 def cpu(chrome: Chrome, folder: Path, seconds: float = 60.0) -> None:
-    """Measure what an open page and a hidden one cost."""
+    """Measure the cost of an open page and of a hidden one."""
     path = live_run(folder)
     chromium = psutil.Process(chrome.service.process.pid)
     with dashboard(folder) as (address, process), growing(path, 1.0):
@@ -358,7 +358,7 @@ def heap(chrome: Chrome, folder: Path, minutes: float) -> None:
 
 
 def training(chrome: Chrome, folder: Path, turns: int, seconds: float) -> None:
-    """Measure what an open page costs a training: one training, whose page is opened and left in turns."""
+    """Measure what an open page costs a training: the page of one training is opened and left in turns."""
     rates: dict[str, list[float]] = {"open": [], "none": []}
     spent: dict[str, list[float]] = {"open": [], "none": []}
     chromium = psutil.Process(chrome.service.process.pid)
@@ -375,7 +375,7 @@ def training(chrome: Chrome, folder: Path, turns: int, seconds: float) -> None:
                     run_page(chrome, address, run.name)
                 else:
                     chrome.get("about:blank")
-                time.sleep(6.0)  # what drawing it for the first time costs is over
+                time.sleep(6.0)  # until the page is drawn for the first time
                 begin, before = steps_of(run), cpu_of(server) + cpu_of(chromium)
                 time.sleep(seconds)
                 steps, at = (now - then for now, then in zip(steps_of(run), begin, strict=True))
@@ -396,13 +396,13 @@ def training(chrome: Chrome, folder: Path, turns: int, seconds: float) -> None:
 
 
 def steps_of(run: Path) -> tuple[float, float]:
-    """Steps and seconds of a run so far."""
+    """Return the steps and seconds of a run so far."""
     status = json.loads((run / "status.json").read_text())
     return status["steps"], status["seconds"]
 
 
 def spread(values: list[float]) -> str:
-    """Median, lowest and highest."""
+    """Return median, lowest and highest as text."""
     return f"{statistics.median(values):.3g} ({min(values):.3g} to {max(values):.3g})"
 
 

@@ -1,4 +1,4 @@
-"""Final policies of every algorithm with all defaults on small tasks that it can play, beside Stable-Baselines3.
+"""Final policies of every algorithm with all defaults on small tasks that it can play, next to Stable-Baselines3.
 
     python bench/defaults.py [--tasks TASK ...] [--algorithms NAME ...] [--seeds N] [--sb3 X/bin/python] [--table]
 
@@ -44,7 +44,7 @@ class Task:
     fresh, replayed
         Steps of algorithms over fresh segments, and of those over replay.
     best
-        Largest possible mean return, or that from which the task counts as solved.
+        Largest possible mean return, or the one from which the task counts as solved.
     env_kwargs
         Arguments of the environment.
     """

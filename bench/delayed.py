@@ -33,7 +33,7 @@ from penstock.runs.status import Status
 from penstock.studies.statistics import interval
 
 ENVIRONMENTS = Path(__file__).parent / "environments" / "delayed.py"
-WINDOW, SHARE = 100, 0.9  # of so many successive training episodes such a share has to be the best
+WINDOW, SHARE = 100, 0.9  # number of successive training episodes, and the share of successes among them
 SERIAL: dict[str, Any] = {
     "backend": "serial", "num_workers": 1, "num_envs_per_worker": 8, "eval_interval": 0, "run_dir": None
 }  # fmt: skip
@@ -43,7 +43,7 @@ DQN = {"learning_rate": 1e-3, "learning_rate_schedule": "constant", "learning_st
 
 @dataclass(frozen=True)
 class Task:
-    """One of them: its class, its delay in steps, and the episodes after which a run is given up."""
+    """A task: its class, its delay in steps, and the episodes after which a run is given up."""
 
     environment: str
     delay: int
@@ -67,7 +67,7 @@ LEARNERS = ("rudder", "ppo", "ppo lambda=1", "ppo at once", "dqn rudder", "dqn",
 
 
 def settings_of(learner: str, delay: int) -> tuple[Any, dict[str, Any]]:
-    """The algorithm of a learner, and what it is told."""
+    """Return the algorithm of a learner, and its settings."""
     if learner == "dqn rudder":
         return penstock.DQN, {**DQN, "n_step": 10, "rewards": "rudder"}
     if learner.startswith("dqn"):
@@ -78,14 +78,14 @@ def settings_of(learner: str, delay: int) -> tuple[Any, dict[str, Any]]:
 
 
 class Watch:
-    """Looks four times a second whether a run is there: its last hundred episodes were good enough."""
+    """Checks four times a second whether a run has solved its task in the last hundred episodes."""
 
     def __init__(self, needed: float, by_return: bool) -> None:
         self.reached: int | None = None
         self._needed, self._by_return = needed, by_return
 
     def __call__(self, status: Status) -> bool:
-        """Note how many episodes it took; return whether the run is to go on."""
+        """Record the number of episodes when solved; return whether the run continues."""
         value = status.mean_return if self._by_return else status.success_rate
         if status.episodes >= WINDOW and value is not None and value >= self._needed:
             self.reached = status.episodes
@@ -93,7 +93,7 @@ class Watch:
 
 
 def train(task: str, learner: str, seed: int, delay: int | None, limit: int | None) -> dict[str, Any]:
-    """Train until the task is solved or given up; return how many episodes, steps and seconds that took."""
+    """Train until the task is solved or given up; return the episodes, steps and seconds that it took."""
     began = time.monotonic()
     algorithm, settings = settings_of(learner, delay or USUAL[task])
     if task in CLASSIC:
@@ -122,7 +122,7 @@ def train(task: str, learner: str, seed: int, delay: int | None, limit: int | No
 
 
 def shown(runs: list[dict[str, Any]], measure: str) -> str:
-    """The median of some runs and its interval; with ">" where half of them or more were given up."""
+    """Return the median of some runs and its interval, with ">" if half of them or more were given up."""
     values = np.array([run[measure] for run in runs], float)
     low, high = interval(lambda scores: np.median(scores[0], axis=-1), [values])
     solved = sum(run["solved"] for run in runs)
@@ -165,14 +165,14 @@ def draw(runs: list[dict[str, Any]], task: str, file: Path) -> None:
 
 
 def main() -> None:
-    """Train what is not there yet, and print."""
+    """Train the missing runs, and print."""
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_argument("--tasks", nargs="*", default=list(TASKS), choices=[*TASKS, *CLASSIC])
     flags.add_argument("--learners", nargs="*", default=list(LEARNERS), choices=LEARNERS)
     flags.add_argument("--seeds", type=int, default=10)
     flags.add_argument("--growing", choices=list(TASKS), metavar="TASK", help="vary the delay of this task")
     flags.add_argument("--delays", nargs="*", type=int, default=[10, 25, 50, 100, 200])
-    flags.add_argument("--limit", type=int, help="give a run up after so many episodes (CartPole, LunarLander: steps)")
+    flags.add_argument("--limit", type=int, help="episodes (CartPole, LunarLander: steps) after which a run ends")
     flags.add_argument("--plot", type=Path, metavar="FILE", help="of --growing")
     flags.add_argument("--write", type=Path, metavar="FILE")
     given = flags.parse_args()

@@ -32,7 +32,7 @@ ALGORITHMS = {"Ape-X DPG": "ApeXDPG", "DDPG": "DDPG"}
 
 
 def train(task: str, algorithm: str, seconds: float, seed: int) -> dict[str, Any]:
-    """Train for a time; return the progress and the score of the final policy."""
+    """Train for some seconds; return the progress and the score of the final policy."""
     env, settings, _ = TASKS[task]
     face = getattr(penstock, ALGORITHMS[algorithm])
     with face(
@@ -47,7 +47,7 @@ def train(task: str, algorithm: str, seconds: float, seed: int) -> dict[str, Any
 
 
 def main() -> None:
-    """Train what is not there yet, in turns, and print."""
+    """Train the missing runs, in turns, and print."""
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_argument("--tasks", nargs="*", choices=TASKS, default=list(TASKS))
     flags.add_argument("--seconds", type=float, help="instead of the task's own")

@@ -2,8 +2,8 @@
 
     python bench/evaluations.py [--turns 4] [--work cartpole lunarlander pong]
 
-Output: steps per second over the whole budget, median of each and their ratio, and the evaluator's share of all cores'
-time, which the live view shows as "evaluate". The mark is 0.97. The final evaluation comes after training and is not
+Output: steps per second over the whole budget, the median of each and their ratio, and the evaluator's share of all
+cores' time, which the live view shows as "evaluate". The mark is 0.97. The final evaluation follows training and is not
 counted.
 """
 

@@ -1,13 +1,13 @@
-"""Exported policies beside `Policy.act`: largest difference, size, and time of one action.
+"""Exported policies compared with `Policy.act`: largest difference, size, and time of one action.
 
     python bench/export.py
     python bench/export.py --only sac --sampled
 
 Each row is a policy of an algorithm with a network, with random weights of the size of trained ones. Differences are
-over 1,000 random observations, or with memory over 100 steps of 10 lanes, some of which begin episodes; the file's
-memory and that of `Policy.act` are each their own. They are relative for numbers beyond 1. "Other choices" counts
-discrete actions that differ. Times are microseconds per call with one observation and one thread: the median of
-several rounds, each the least disturbed of some calls.
+over 1,000 random observations, or with memory over 100 steps of 10 lanes, some of which begin episodes; file and
+`Policy.act` carry on their own memories. Differences are relative for numbers beyond 1. "Other choices" counts discrete
+actions that differ. Times are microseconds per call with one observation and one thread: the median of several rounds,
+each the mean of its fastest calls.
 """
 
 from __future__ import annotations

@@ -3,25 +3,26 @@
     python bench/fake_nodes.py [--nodes 10 100 1000] [--seconds S] [--blocks | --bytes | --faults | --hosts] [--alone]
         [--pixels] [--write]
 
-Home is a process with a receiver, and for ``--blocks`` another that frees full slots at once, as a learner. Gateways,
-as many as a run of so many nodes has, are a process each, with the roles that they have in a run; ``--alone`` leaves
-them out. All fake nodes are in one other process, each with a connection of its own: they prove the token, send signs
-of life, and with ``--blocks`` fill each granted slot at once with a recorded segment. Lines, for each number of nodes:
+Home is a process with a receiver, and for ``--blocks`` another that frees full slots at once, like a learner. There are
+as many gateways as in a run with this number of nodes, each a process with the roles of a run; ``--alone`` leaves them
+out. All fake nodes are in one other process, each with its own connection: they prove the token, send signs of life,
+and with ``--blocks`` fill each granted slot at once with a recorded segment. Lines, for each number of nodes:
 
 - seconds until all nodes have joined;
 - CPU of home, in per cent of a core, while nodes send nothing but signs of life;
 - copies of a version of the weights that home sends, of ten versions;
 - segments/s and MB/s that home accepts (``--blocks``), and its CPU per segment;
-- with ``--faults``, the longest time without a segment of the others after 100 nodes, or a tenth of fewer, have been
-  killed at once, and after a gateway has; and seconds until a gateway in its place has all its nodes.
+- with ``--faults``, the longest time without a segment of the other nodes after 100 nodes (or a tenth of them, if that
+  is fewer) were killed at once, and after a gateway was; and seconds until the gateway's successor has all its nodes.
 
 With ``--bytes`` home is measured twice, in turns, without gateways: as with ``--blocks``, and as a loop that reads the
-same frames into as much memory as the slots have, and grants the same slots: what bytes and the calls of the system
-for them cost. ``--pixels`` fills segments with stacks of four frames of 84 x 84 bytes instead of CartPole's numbers.
+same frames into as much memory as the slots have and grants the same slots, which is the cost of the bytes and their
+system calls. ``--pixels`` fills segments with stacks of four frames of 84 x 84 bytes instead of CartPole's numbers.
 
-CPU is home's process alone: neither the fake nodes nor the supervisor of a run, which asks hosts through Ray. With
-``--hosts`` that is measured instead: a process asks fake hosts by `penstock.engine.nodes.hosted.Asked`, as often as a
-run of so many nodes does. Up to 250 hosts are one actor of Ray, whose answers are reports of two rollout workers.
+CPU is that of home's process, without the fake nodes and without the supervisor of a run, which asks hosts through Ray.
+With ``--hosts`` this asking is measured instead: a process asks fake hosts by `penstock.engine.nodes.hosted.Asked`, as
+often as a run with this number of nodes does. Up to 250 hosts are one Ray actor, which answers with reports of two
+rollout workers.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ VERSIONS = 10  # whose copies are counted
 FAULT_SECONDS = 5.0  # in which pauses are measured after a fault
 HOSTS_OF_ACTOR = 250
 FLAGS = ("blocks", "bytes", "pixels", "faults", "hosts", "alone")
-ASK_INTERVAL = 0.05  # seconds between two looks at the hosts, as a supervisor takes them between reports of its roles
+ASK_INTERVAL = 0.05  # seconds between two polls of the hosts, as by a supervisor between reports of its roles
 
 
 OBSERVATIONS = {False: ObservationSpec((4,), "float32"), True: ObservationSpec((4, 84, 84), "uint8")}
@@ -194,7 +195,7 @@ def _home(num_nodes: int, tops: list[range], consumes: bool, pipe: Any) -> None:
 
 
 def _home_of_bytes(num_nodes: int, tops: list[range], consumes: bool, pipe: Any) -> None:
-    """Read the blocks of each node into two places in turn, which nobody reads, and grant it their slots again."""
+    """Read the blocks of each node into two unused places in turn, and grant the node their slots again."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=num_nodes)
     slots = np.arange(LANES)
     grant = [
@@ -248,7 +249,7 @@ def _gateway(
 
 def _serve(arena: ExperienceArena, specs: Sequence[RoleSpec], taken: np.ndarray, pipe: Any) -> None:
     """Run the receiver of home or of a gateway, and its senders; answer questions."""
-    report: Any = pickle.dumps  # as a report of a run
+    report: Any = pickle.dumps  # reports are pickled, as in a run
     receiver, *senders = [spec.build(arena, report) for spec in specs]
     for sender in senders:
         threading.Thread(target=_relay, args=(sender,), daemon=True).start()
@@ -276,7 +277,7 @@ def _relay(sender: Any) -> None:
 
 
 def _poll(role: Any, between: Callable[[], object] = lambda: None) -> None:
-    """Poll a role for ever, as its process in a run does."""
+    """Poll a role without end, as its process in a run does."""
     while True:
         seen = role.bell.value
         has_worked = role.poll()
@@ -286,7 +287,7 @@ def _poll(role: Any, between: Callable[[], object] = lambda: None) -> None:
 
 
 def _consume(arena: ExperienceArena, taken: np.ndarray) -> None:
-    """Free full slots, as a learner without work."""
+    """Free full slots, like a learner without work."""
     while True:
         seen = arena.learner_bell.value
         slots = arena.take_full()
@@ -361,7 +362,7 @@ def _nodes(fills: bool, pipe: Any) -> None:
                 ready.unregister(node.stream)
                 node.stream.close()
 
-        signs = 0.0  # spread over their interval, as those of machines are
+        signs = 0.0  # spread over their interval, as with real machines
         before = time.monotonic()
         while True:
             now = time.monotonic()
@@ -370,7 +371,7 @@ def _nodes(fills: bool, pipe: Any) -> None:
                 signs -= 1
                 try:
                     nodes[number].sign()
-                    nodes[number] = nodes.pop(number)  # its turn comes after the others
+                    nodes[number] = nodes.pop(number)  # to the end of the queue
                 except OSError:
                     drop(number)
             for number, place, incarnation in waiting[:JOINING]:
@@ -446,7 +447,7 @@ def measure(num_nodes: int, options: argparse.Namespace, home: Any = None) -> di
 
 
 def _copies(tree: Tree) -> float:
-    """Return the mean number of copies that home sends of a version."""
+    """Return the mean number of copies of a version that home sends."""
     before = tree.home.ask()["weights"]
     for version in range(2, 2 + VERSIONS):
         tree.home.ask(version)
@@ -501,7 +502,7 @@ class FakeHosts:
 
 
 class FakeGateway(Asked):
-    """A gateway of some nodes that an actor plays."""
+    """A gateway of some nodes, played by an actor."""
 
     def __init__(self, actor: Any, gathers: float, num_nodes: int, hosts_gather: float) -> None:
         self._of_nodes = num_nodes, hosts_gather

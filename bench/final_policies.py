@@ -48,14 +48,14 @@ POLICIES, ACTIONS = ("final", "best"), ("deterministic", "sampled")
 
 @dataclass(frozen=True)
 class Training:
-    """A training, with all defaults but these."""
+    """A training with defaults, except for its settings."""
 
     algorithm: str
     env: str
     seeds: int
     settings: dict[str, Any] = field(default_factory=dict)
     peer: str | None = None
-    """The algorithm's name in Stable-Baselines3, if it has it."""
+    """Name of the algorithm in Stable-Baselines3; None if it is missing there."""
     peer_seeds: int = 3
 
 
@@ -110,7 +110,7 @@ def train(training: Training, seed: int, folder: Path) -> dict[str, Any]:
 
 
 def train_peer(python: Path, training: Training, seed: int) -> dict[str, Any]:
-    """Train with Stable-Baselines3; return the same."""
+    """Train with Stable-Baselines3; return the same facts."""
     assert training.peer is not None
     steps = training.settings["total_steps"]
     kwargs = json.dumps(training.settings.get("env_kwargs", {}))
@@ -124,7 +124,7 @@ def train_peer(python: Path, training: Training, seed: int) -> dict[str, Any]:
 def measure(
     trainings: Mapping[str, Training], seeds: int | None, sb3: Path | None, history: RunsFile, *, peer_only: bool
 ) -> None:
-    """Run trainings of this commit, by name, that the history does not have."""
+    """Run the trainings, by name, that the history lacks for this commit."""
     facts = machine_facts()
     held = {(each["training"], each["library"], each["seed"]) for each in history.runs if _same(each, facts)}
     with launcher.kept(), tempfile.TemporaryDirectory() as aside:
@@ -147,13 +147,13 @@ def measure(
 
 
 def _same(record: dict[str, Any], facts: dict[str, Any]) -> bool:
-    """Whether a record is of these sources and this machine, or of a peer, whose sources do not change with ours."""
+    """Return whether a record is of this machine and commit, or of a peer, which does not depend on the commit."""
     machine = record["machine"]
     return machine["cpu"] == facts["cpu"] and (record["library"] != "penstock" or machine["commit"] == facts["commit"])
 
 
 def _rounded(outcome: dict[str, Any]) -> dict[str, Any]:
-    """Returns as mean, least and number, with the digits that a table shows."""
+    """Return the outcome with mean and least instead of all returns, rounded for a table."""
     scores = {
         policy: {
             actions: {"mean": round(statistics.fmean(returns), 2), "least": round(min(returns), 2)}
@@ -172,7 +172,7 @@ def _line(record: dict[str, Any]) -> str:
 
 
 def table(records: list[dict[str, Any]]) -> str:
-    """Markdown: a row per training and library; mean returns of the seeds, the lowest and the median; where from."""
+    """Return Markdown: a row per training and library, with the lowest and the median of the seeds' mean returns."""
     newest = {(r["training"], r["library"], r["seed"]): r for r in records}  # the last one written
     rows: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for (name, library, _), record in sorted(newest.items(), key=lambda item: list(TRAININGS).index(item[0][0])):
@@ -196,13 +196,13 @@ def table(records: list[dict[str, Any]]) -> str:
 
 
 def _all(names: Iterable[str]) -> str:
-    """Each name once, in the order of the seeds."""
+    """Join the names, each once, in the order of the seeds."""
     return ", ".join(dict.fromkeys(names))
 
 
 def _known(name: str) -> str:
     if name not in TRAININGS:
-        raise argparse.ArgumentTypeError(f"{name!r} is no training: choose among {', '.join(TRAININGS)}")
+        raise argparse.ArgumentTypeError(f"{name!r} is not a training: choose among {', '.join(TRAININGS)}")
     return name
 
 

@@ -2,9 +2,9 @@
 
     python bench/first_values.py [--games Seaquest ...] [--supports -10,50 -20,20] [--updates 2000]
 
-Transitions of a random policy, 4,000 steps of each game, are learned from with the preset minatar and one hidden layer
-of 64. Output: return and length of the random policy's episodes, and for each support the mean value of the batch at
-some updates. Untrained probabilities are nearly equal, so that the first value is the centre of the support.
+Rainbow learns from transitions of a random policy, 4,000 steps of each game, with the preset minatar and one hidden
+layer of 64. Output: return and length of the random policy's episodes, and for each support the mean value of the batch
+at some updates. Untrained probabilities are nearly equal, so that the first value is the centre of the support.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Forgetting of CLEAR and of IMPALA: the return on the untrained one of two tasks, trained in turn.
+"""Forgetting of CLEAR and IMPALA: two tasks are trained in turn, and the return on the untrained one is measured.
 
     python bench/forgetting.py [--seeds 5] [--phase-steps 300000] [--plot FILE] [--write FILE]
 
@@ -36,8 +36,8 @@ KINDS = {
 
 
 def looked_at(trainer: Trainer) -> list[float]:
-    """Return the mean return on each task with the present weights."""
-    trainer.get_parameters()  # so that the model has them
+    """Return the mean return on each task with the current weights."""
+    trainer.get_parameters()  # loads them into the model
     model = trainer._policies[0].model
     return [
         evaluate_models([model], EnvSpec.resolve(PLACE, {"task": task}, "make"), episodes=EPISODES)[0].mean_return
@@ -89,7 +89,7 @@ def main() -> None:
             with tempfile.TemporaryDirectory() as folder:
                 found.append(train(kind, seed, given.phase_steps, Path(folder) / "run"))
             fallen, learned = (", ".join(f"{x:.2f}" for x in each) for each in (drops(found[-1]), ends(found[-1])))
-            print(f"{kind} seed {seed}: drops {fallen}; returns on the task that was trained {learned}", flush=True)
+            print(f"{kind} seed {seed}: drops {fallen}; returns on the trained task {learned}", flush=True)
     if given.write:
         given.write.write_text("".join(json.dumps({"kind": kind, "looks": c}) + "\n" for kind, c in curves.items()))
     means = {kind: statistics.mean(drop for looks in found for drop in drops(looks)) for kind, found in curves.items()}

@@ -1,4 +1,4 @@
-"""Largest differences between models of Stable-Baselines3 and the runs that `penstock import-sb3` makes of them.
+"""Largest differences between models of Stable-Baselines3 and their runs converted by `penstock import-sb3`.
 
     python bench/import_sb3.py [MODEL ...] [--rows N]
 
@@ -10,7 +10,7 @@ models:
     ppo, ppo-normalized (VecNormalize), ppo-continuous, ppo-cnn, ppo-cnn-wide (layers after the Nature CNN), ppo-binary,
     a2c, a2c-multi, dqn, dqn-cnn, sac, sac-normalized, sac-cnn, td3, td3-cnn
 
-It needs the package stable-baselines3, which the extra "dev" has.
+It needs the package stable-baselines3, which is in the extra "dev".
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def train(name: str, folder: Path) -> Trained:
 
 
 def imported(trained: Trained, out: Path) -> Policy:
-    """Import a model, and load the policy of the run made of it."""
+    """Import a model, and load the policy of the converted run."""
     case = trained.case
     import_sb3(
         trained.path, vec_normalize=trained.normalization, out=out, env=case.env, env_kwargs=case.env_kwargs
@@ -195,7 +195,7 @@ def _largest(theirs: list[torch.Tensor], ours: list[torch.Tensor], relative: boo
 def _values(
     model: Any, network: Any, columns: torch.Tensor, obs: torch.Tensor
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """Return the values of both: of observations, of all actions, or by each critic of the model's actions."""
+    """Return the values of both: of observations, of all actions, or by each critic for the model's actions."""
     if isinstance(model, DQN):
         return [model.q_net(columns)], [network.q(obs)]
     if isinstance(model, PPO | A2C):
@@ -233,7 +233,7 @@ def _own_parameters(policy: Policy, choice: Any) -> list[torch.Tensor]:
 
 
 def _of_choices(choice: Any) -> torch.Tensor:
-    """Return log-probabilities side by side, or of bits the logits of 1."""
+    """Return log-probabilities side by side; for bits, the logits of 1."""
     table = choice.table.log_probs
     if set(choice.nvec) == {2}:
         return table[..., 1] - table[..., 0]

@@ -1,13 +1,23 @@
-"""Speed of two versions of Penstock: the same measurements of both in turns, A, B, B, A and so on.
+"""Speed of two versions of Penstock: the same measurements of both in turns, as A, B, B, A.
 
     python bench/in_turns.py BEFORE [AFTER] --throughput cartpole pong --ideal cartpole --updates td3 --replay --startup
         --memory [--turns 4]
 
-BEFORE and AFTER are the Pythons of two environments, each with an editable install of a checkout of its own (a git
-worktree of a commit, with ``pip install -e .``). The default of AFTER is the Python that runs this script. Output: the
-median of all turns, the slowest and the fastest turn, and the ratio of the medians. Nothing else may run meanwhile.
+BEFORE and AFTER are the Pythons of two environments, each with an editable install of its own checkout (a git worktree
+of a commit, with ``pip install -e .``). The default of AFTER is the Python that runs this script. Output: the median of
+all turns, the slowest and the fastest turn, and the ratio of the medians. Nothing else may run meanwhile.
 
-========== =============================================================================== =================="""
+========== =============================================================================== =========================
+flag       measurement                                                                     unit
+========== =============================================================================== =========================
+throughput ``penstock bench throughput`` of each version                                   steps learned from / s
+ideal      ``penstock bench ideal`` of each version                                        percent of the ideal
+updates    ``bench/updates.py`` of each version, one thread                                updates / s
+replay     256 rows drawn by priority from 100,000, and their priorities updated           batches / s
+startup    ``penstock train`` of APPO on CartPole with a budget of one step, to its end    s
+memory     unique set size of a rollout worker of APPO on CartPole, central inference      MB
+========== =============================================================================== =========================
+"""
 
 from __future__ import annotations
 

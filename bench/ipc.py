@@ -1,8 +1,8 @@
-"""Messages per second through the ring beside faster-fifo 1.5.2, and round trips between two roles of the engine.
+"""Messages per second through the ring next to faster-fifo 1.5.2, and round trips between two roles of the engine.
 
     python bench/ipc.py --install-peers
 
-Both libraries take turns, in processes of their own. The Python that has faster-fifo is named by --faster-fifo or by
+Both libraries take turns, in separate processes. The Python that has faster-fifo is named by --faster-fifo or by
 $PENSTOCK_BENCH_FASTER_FIFO, or is that of the environment that --install-peers made. Without it, only Penstock is
 measured.
 """
@@ -19,7 +19,7 @@ from comparing.peers import FASTER_FIFO
 
 
 def measure(flags: Flags, given: Path | None, install: bool) -> bool:
-    """Measure, beside faster-fifo if it is installed; return whether all comparable marks are met.
+    """Measure, also faster-fifo if it is installed; return whether all comparable marks are met.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def main() -> None:
     parser.add_argument("--faster-fifo", type=Path, help="Python that has faster-fifo 1.5.2")
     parser.add_argument("--install-peers", action="store_true", help="install faster-fifo if it is missing")
     parser.add_argument("--rounds", type=int, default=Flags.rounds)
-    parser.add_argument("--quick", action="store_true", help="two short rounds, to see that all of it works")
+    parser.add_argument("--quick", action="store_true", help="two short rounds, to see that everything works")
     parser.add_argument("--json", type=Path, help="file for every round, with machine, versions and commit")
     own = parser.parse_args()
     flags = Flags(own.rounds, own.quick, own.json)

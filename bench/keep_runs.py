@@ -2,9 +2,9 @@
 
     python bench/keep_runs.py RUNS/cartpole RUNS/appo-longer
 
-Each folder is copied to ``bench/history/runs/`` under its own name. Kept of a run are: config.json without the host
-and the path of the interpreter, status.json without processes and roles, and the evaluations and markers of resumptions
-of metrics.jsonl. Lines are unchanged; paths are relative to ``bench/history``.
+Each folder is copied to ``bench/history/runs/`` under its own name. Of each run, these are kept: config.json without
+the host and the path of the interpreter, status.json without processes and roles, and from metrics.jsonl the
+evaluations and the marks of a resume. Lines are unchanged; paths are relative to ``bench/history``.
 """
 
 from __future__ import annotations

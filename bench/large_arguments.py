@@ -52,7 +52,7 @@ def measured(table: np.ndarray, workers: int) -> dict[str, tuple[float, float]]:
                 title = (place / "cmdline").read_bytes().split(b"\0")[0].decode()
                 if title.startswith("penstock-") and descends(int(place.name)):
                     found[title] = memory_of(int(place.name))
-            except (OSError, KeyError, ValueError):  # it has ended meanwhile, or has no memory
+            except (OSError, KeyError, ValueError):  # the process has ended meanwhile, or has no memory
                 continue
 
     with penstock.PPO(

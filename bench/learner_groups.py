@@ -1,4 +1,4 @@
-"""Equality of one learner and a group of learners that learn from the same batches.
+"""Equality of one learner with a group of learners that learn from the same batches.
 
     python bench/learner_groups.py [RUN ...] [--learners 2] [--updates 100] [--nodes] [--pace]
 
@@ -133,13 +133,13 @@ def lessons_of(name: str, settings: dict[str, Any], updates: int) -> Lessons:
 def learned(
     lessons: Lessons, group: GroupSpec | None = None, rank: int = 0, *, rounded: bool = False
 ) -> tuple[dict[str, Any], float]:
-    """Learn from the lessons, alone or in a group; return what has become of the state, and the seconds it took.
+    """Learn from the lessons, alone or in a group; return the resulting state, and the seconds it took.
 
-    With `rounded`, every weight is another float32 at the start: the next one.
+    With `rounded`, every weight starts as the next larger float32.
     """
     torch.set_num_threads(1)
     algorithm = copy.deepcopy(lessons.algorithm)
-    object.__setattr__(algorithm.config, "num_learners", 2)  # unchecked: it learns in groups of any size, or alone
+    object.__setattr__(algorithm.config, "num_learners", 2)  # unchecked: the group may have any size
     learner = rank_learner(algorithm)
     learner.take_state(from_bytes(lessons.before))
     if rounded:
@@ -174,7 +174,7 @@ def learned_together(lessons: Lessons, size: int) -> tuple[dict[str, Any], float
 
 
 def learned_on_nodes(lessons: Lessons, size: int) -> tuple[dict[str, Any], float]:
-    """The same, where the others are on nodes of the cluster that this process is connected to, each on another."""
+    """As `learned_together`, with every other learner on its own node of the cluster that this process has joined."""
     import ray
 
     board = Board(size, ray.util.get_node_ip_address())
@@ -187,7 +187,7 @@ def learned_on_nodes(lessons: Lessons, size: int) -> tuple[dict[str, Any], float
 
 
 def largest_difference(one: Any, other: Any) -> float:
-    """Of all numbers in two states, in their own size where that is more than 1: weights, targets and statistics."""
+    """Return the largest difference of weights, targets and statistics of two states, relative for numbers above 1."""
     if isinstance(one, Tensor):
         difference = (one.double() - other.double()).abs() / one.double().abs().clamp(min=1.0)
         return float(difference.max()) if one.numel() else 0.0

@@ -2,7 +2,7 @@
 
     python bench/learner_kills.py [--role rank-1] [--kills 10] [--seconds-between 1]
 
-PPO learns CartPole with two learners until it has reached its target and N kills of one learner are done. Output per
+PPO learns CartPole with two learners until it has reached its target and one learner was killed N times. Output per
 kill: the seconds until both learn together again, the updates before the kill, and the updates from which the new group
 continued. The exit code is 1 if an update was lost, a group took more than 10 s, or the target was missed.
 """

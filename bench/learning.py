@@ -5,10 +5,10 @@
 
     cartpole             APPO, seconds from the command to the target, defaults only
     cartpole-ppo, cartpole-impala, cartpole-a2c, cartpole-a3c
-                         the same with these
+                         the same with these algorithms
     cartpole-a3c-alone   A3C with one rollout worker
     cartpole-clear, cartpole-laser, cartpole-impact
-                         the same with these, within 300k steps
+                         the same with these algorithms, within 300k steps
     cartpole-impala-SOURCE
                          IMPALA with half of each batch from SOURCE, the same: uniform, attentive, elite1 to elite4
     TASK-fresh, TASK-replayed
@@ -20,7 +20,7 @@
     cartpole-rainbow     Rainbow, the same
     cartpole-btr         BTR, the same
     cartpole-dqn-c51, cartpole-dqn-quantile, cartpole-dqn-iqn, cartpole-dqn-noisy
-                         DQN with each of these alone, the same
+                         DQN with one of these each, the same
     hidden-r2d2          R2D2 on CartPole without its velocities, final policy after 300k steps
     hidden-dqn           DQN there
     trailless-r2d2       R2D2 on MinAtar's Breakout without the ball's trail, final policy after 300k steps, preset
@@ -52,19 +52,19 @@
     halfcheetah-sac      SAC, the same
     two-cartpoles        APPO, two CartPoles as agents of one environment, one policy for both, defaults only
     tic-tac-toe          PPO in self-play, one policy for both seats; judged by bench/self_play.py
-    connect-four         the same of a larger game
+    connect-four         the same with a larger game
     tic-tac-toe-past, connect-four-past
                          the same, half of the games against past versions of the policy
-    tic-tac-toe-two      the same of two policies with shuffled seats, each half of the games against past versions of
-                         the other
+    tic-tac-toe-two      the same with two policies in shuffled seats, half of their games against past versions of the
+                         other policy
     simple-spread        PPO on mpe2's simple_spread_v3, one policy for all three agents (needs the package mpe2)
     simple-spread-own    the same, a policy for each agent, with a third of the batch
     foraging-small, foraging
                          PPO on Foraging-5x5-2p-1f-coop-v3 and Foraging-8x8-2p-2f-coop-v3, one policy for both agents
                          (needs the package lbforaging)
 
-``--plot`` draws mean return over seconds and over steps, a line per seed: of evaluations, and dotted of the last 100
-training episodes. ``--plots`` draws such a picture for each task by itself, TASK.svg.
+``--plot`` draws mean return over seconds and over steps, per seed a line of evaluations and a dotted one of the last
+100 training episodes. ``--plots`` draws such a picture, TASK.svg, for each task.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ REPLAYED = "--replay queue:1/8 uniform:7/8,capacity=1000"
 
 
 def _pays(env: str, settings: str, target: float) -> dict[str, Task]:
-    """IMPALA without replay and with it, at the same settings of the learner."""
+    """Return the tasks of IMPALA without replay and with it, at the same settings of the learner."""
     train = f"impala {env} {settings} --target-return {target:g}"
     return {
         kind: Task(f"{train} {replay}", "best", 100, 5, "half as many steps with replay")
@@ -301,7 +301,7 @@ class Outcome:
 
 
 def measure(task: Task, seed: int, run_dir: Path) -> Outcome:
-    """Train and judge; the seconds are those from starting the command to its end."""
+    """Train and judge; seconds count from the start of the command to its end."""
     began = time.monotonic()
     train = penstock("train", *task.train.split(), "--seed", str(seed), "--run-dir", str(run_dir))
     seconds = time.monotonic() - began
@@ -326,7 +326,7 @@ def measure(task: Task, seed: int, run_dir: Path) -> Outcome:
 
 
 def scored(printed: str) -> tuple[float, float] | None:
-    """Mean and deviation of the returns that ``penstock eval`` printed, over all policies; None: it printed none."""
+    """Return mean and deviation of the returns that ``penstock eval`` printed, over all policies; None without any."""
     each = [
         (float(mean.replace(",", "")), float(std.replace(",", "")))
         for mean, std in re.findall(r"mean return (\S+) \+/- (\S+) over", printed)
@@ -338,13 +338,13 @@ def scored(printed: str) -> tuple[float, float] | None:
 
 
 def penstock(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the command line of the penstock that is installed beside this Python."""
+    """Run the penstock command that belongs to this Python."""
     command = Path(sys.executable).with_name("penstock")
     return subprocess.run([str(command), *arguments], capture_output=True, text=True)
 
 
 def table(name: str, task: Task, seeds: int, runs: Path) -> None:
-    """Run a task's trainings, and print how each went."""
+    """Run a task's trainings, and print the outcome of each."""
     print(f"\n{name}: penstock train {task.train}  (mark: {task.mark})")
     judged_by = f"return over {task.episodes} fresh episodes" if task.judge is None else "bench/self_play.py"
     print(f"{'seed':>4} {'seconds':>8} {'steps':>10} {'exit':>4}  {judged_by}")
@@ -361,7 +361,7 @@ def table(name: str, task: Task, seeds: int, runs: Path) -> None:
 
 
 def plot(runs: Path, names: list[str], target: Path) -> None:
-    """Draw mean return over seconds of training and over steps, a line per run; that of training is dotted."""
+    """Draw mean return over seconds and over steps, per run a line of evaluations and a dotted one of training."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -389,12 +389,12 @@ def plot(runs: Path, names: list[str], target: Path) -> None:
 
 
 def logged_in(run: Path) -> list[dict[str, Any]]:
-    """The metrics of a run, moment by moment."""
+    """Return the lines of a run's metrics."""
     return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
 
 
 def plot_panels(runs: Path, names: list[str], target: Path) -> None:
-    """Draw a panel for each task, a line for each run: mean returns in training over steps, in self-play ratings."""
+    """Draw a panel per task, a line per run: mean training returns, or ratings in self-play, over steps."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -419,7 +419,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tasks", choices=TASKS, nargs="+", metavar="TASK")
     parser.add_argument("--seeds", type=int)
-    parser.add_argument("--max-seconds", type=float, help="of each training: a quick look at a task, no measurement")
+    parser.add_argument("--max-seconds", type=float, help="limit of each training, for a quick look")
     parser.add_argument("--plot", type=Path)
     parser.add_argument("--plots", type=Path)
     parser.add_argument("--panels", type=Path, help="draw all tasks into this file, a panel for each")

@@ -1,13 +1,13 @@
-"""Steps until a target is reached, at home and on two isolated nodes, for the same seeds and as many lanes.
+"""Steps until a target is reached, at home and on two isolated nodes, with the same seeds and number of lanes.
 
     python bench/learning_on_nodes.py [cartpole] [pendulum] [--seeds 5]
 
     cartpole    APPO, a return of 475, defaults but for two workers
     pendulum    TD3, a return of -180, preset pendulum
 
-Each node has a network, process numbers and shared memory of its own (root and Linux namespaces are needed), and half
-of the workers. The run at home comes first. Output: steps, seconds and the final policy's return over 100 fresh
-episodes. The exit code is 3 if a mark is missed: all runs reach their target, and the median of the steps on nodes is
+Each node has its own network, process numbers and shared memory (root and Linux namespaces are needed), and half of the
+workers. The run at home comes first. Output: steps, seconds and the final policy's return over 100 fresh episodes. The
+exit code is 3 if a mark is missed. The marks: all runs reach their target, and the median number of steps on nodes is
 at most that of the slowest seed at home.
 """
 
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for what makes nodes
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for tests.engine.isolated_nodes
 
 from penstock.algorithms.appo import APPO
 from penstock.algorithms.td3 import TD3

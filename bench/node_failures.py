@@ -2,10 +2,10 @@
 
     python bench/node_failures.py [--faults 30] [--minutes M] [--seed 1] [--pause 4] [--patience 300]
 
-APPO learns CartPole, whose steps are numbered. Each node has a network, process numbers and shared memory of its own
-(root and Linux namespaces are needed). Each fault kills the host, another process or the raylet of a node, or cuts its
-link; raylet and link are restored up to 20 s after the fault was noticed. The next fault follows when the node's lanes
-step again.
+APPO learns CartPole with numbered steps. Each node has its own network, process numbers and shared memory (root and
+Linux namespaces are needed). Each fault kills the host, another process or the raylet of a node, or cuts its link;
+raylet and link are restored up to 20 s after the fault was noticed. The next fault follows when the node's lanes step
+again.
 
 Noticed: the live view shows the fault. Back: more steps have arrived from the node than can have been in transit.
 Counted exactly: the learner records each step that it learns from; the run's count is the number of records, no step is
@@ -27,7 +27,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for what makes nodes
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for tests.engine.isolated_nodes
 
 from torturing import ledger
 from torturing.counted import CountedAPPO
@@ -44,8 +44,8 @@ LIFE = "0"
 NOTICED_SECONDS = 5.0
 TARGET = 475.0
 LANES = 8
-SECONDS = 0.0003  # that a step sleeps: the machine's cores are few, and hosts begin meanwhile
-OUTAGE = 20.0  # seconds at most that a link or a raylet stays away once that was noticed
+SECONDS = 0.0003  # that a step sleeps: the cores are few, and hosts start meanwhile
+OUTAGE = 20.0  # longest time in seconds that a link or a raylet stays away after its loss was noticed
 LOOK = 0.02  # seconds between two looks
 GRACE = 20.0  # seconds after the run's end until which processes on nodes may end
 
@@ -61,9 +61,9 @@ class Fault:
     noticed, back
         Seconds after the fault.
     mended
-        When the link or the raylet was there again, in seconds after the fault; 0 where nothing had to be done.
+        Seconds after the fault until the link or the raylet was restored; 0 if neither had failed.
     lost
-        Whether the node was lost; otherwise it mended itself.
+        Whether the node was lost; otherwise it recovered by itself.
     """
 
     kind: str
@@ -80,12 +80,12 @@ class Hang(Exception):
 
 
 class Misfortune:
-    """Befalls the nodes of a run, from a thread of its own.
+    """Causes the faults of a run's nodes, from its own thread.
 
     Parameters
     ----------
     cluster, trainer
-        The nodes, and whose they are.
+        The nodes, and the run that uses them.
     asked
         The command's arguments.
     """
@@ -104,7 +104,7 @@ class Misfortune:
 
     @property
     def goes_on(self) -> bool:
-        """Whether there is more to come."""
+        """Whether there are more faults to come."""
         return self._thread.is_alive()
 
     def join(self) -> None:
@@ -123,7 +123,7 @@ class Misfortune:
                 print(
                     f"{len(self.faults):>3}  {fault.kind:<13} of {fault.node:<5}  noticed {fault.noticed:4.1f} s  "
                     f"mended {fault.mended:4.1f} s  back {fault.back:5.1f} s  "
-                    f"{'lost' if fault.lost else 'mended by itself'}  {fault.what}", flush=True,
+                    f"{'lost' if fault.lost else 'recovered by itself'}  {fault.what}", flush=True,
                 )  # fmt: skip
         except Hang as hang:
             self.hang = str(hang)
@@ -164,7 +164,7 @@ class Misfortune:
     def _mend(self, node: IsolatedNode) -> None:
         if node.is_cut:
             node.mend()
-        node.keep_ray(self._cluster.address)  # it was killed, or has ended because the head took the node for dead
+        node.keep_ray(self._cluster.address)  # Ray was killed, or ended because the head took the node for dead
 
     def _node(self, number: int) -> NodeStatus:
         return self._progress.nodes[number]
@@ -203,10 +203,10 @@ def main() -> int:
     """Run, strike, and count."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--faults", type=int, default=30)
-    parser.add_argument("--minutes", type=float, default=math.inf, help="after which no fault comes any more")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="time after which there are no more faults")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--pause", type=float, default=4.0, help="seconds between faults, on the average")
-    parser.add_argument("--patience", type=float, default=300.0, help="seconds of waiting that make a hang")
+    parser.add_argument("--pause", type=float, default=4.0, help="mean seconds between faults")
+    parser.add_argument("--patience", type=float, default=300.0, help="seconds of waiting that count as a hang")
     asked = parser.parse_args()
     print(describe())
     print(f"seed {asked.seed}", flush=True)

@@ -4,9 +4,9 @@
 
 Both runs learn at home. In each round, each run trains for S seconds while the other rests. Output: steps/s of every
 round, the median of the rounds' ratios, policy lag of both runs, and for the run on the node bytes sent per step and
-per byte of its columns, and bytes of weights per version. The exit code is 3 if a mark is missed, or if a run makes no
-step in a round. ``--pin`` gives one core to the rollout worker at home and all roles of the node, and another core to
-the rest. Ray's processes are not pinned.
+per byte of its columns, and bytes of weights per version. The exit code is 3 if a mark is missed, or if a run learns
+nothing in a round. ``--pin`` gives one core to the rollout worker at home and all roles of the node, and another core
+to the rest. Ray's processes are not pinned.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def rate(trainer: Trainer, seconds: float) -> float:
 
 
 def pin(trainer: Trainer) -> None:
-    """Leave one core to what steps, and another to the other roles."""
+    """Give one core to the roles that step, and another to the other roles."""
     backend = trainer._supervisor.backend
     stepping = [pid for name, pid in backend.pids.items() if name.startswith("rollout")]
     for node in getattr(backend, "_nodes", ()):
@@ -67,7 +67,7 @@ def pin(trainer: Trainer) -> None:
 
 
 def bytes_of_columns(trainer: Trainer) -> float:
-    """Bytes of the columns of a segment, for each of its steps."""
+    """Return the bytes of a segment's columns per step."""
     shape = trainer._supervisor._arena.shape
     columns = trainer._supervisor._arena.columns.values()
     return sum(column.nbytes for column in columns) / shape.num_slots / shape.segment_length
@@ -78,7 +78,7 @@ def main() -> int:
     parser.add_argument("--work", choices=WORK, default="cartpole")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=8.0)
-    parser.add_argument("--pin", action="store_true", help="a core for what steps, and another for the rest")
+    parser.add_argument("--pin", action="store_true", help="one core for the roles that step, another for the rest")
     asked = parser.parse_args()
     work = WORK[asked.work]
     settings = vars(make_config(APPO.Config, {"env": work.env, **work.settings, **ALL}, work.preset))

@@ -1,4 +1,4 @@
-"""Algorithms and kinds of replay beside each other on MinAtar: the same steps, several seeds.
+"""Algorithms and kinds of replay compared on MinAtar: the same steps, several seeds.
 
     python bench/on_minatar.py COMPARISON [--methods NAME ...] [--games Breakout Seaquest ...] [--seeds 3] [--steps N]
                             [--write FILE] [--plot FILE]
@@ -31,7 +31,7 @@ from penstock.studies.statistics import interquartile_mean, interval
 
 
 def _mixed(source: str) -> tuple[str, dict[str, Any]]:
-    """IMPALA, half of each batch from a source."""
+    """Return IMPALA with half of each batch from a source."""
     return "IMPALA", {"replay": ["queue:1/2", source]}
 
 
@@ -107,7 +107,7 @@ def draw(runs: list[dict[str, Any]], methods: list[str], file: Path) -> None:
 
 
 def main() -> None:
-    """Train what is not there yet, and print."""
+    """Train the missing runs, and print."""
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_argument("comparison", choices=COMPARISONS)
     flags.add_argument("--methods", nargs="*", choices=METHODS, help="only these of the comparison")

@@ -2,8 +2,8 @@
 
     python bench/optimizer_steps.py [--width 64] [--steps 100]
 
-The matrices of PPO's default network, policy and value, for 8 numbers observed. Output: CPU time per step of each
-optimiser, the median of five turns, in one thread. Muon needs torch 2.9.
+The matrices are those of PPO's default networks, policy and value, for 8 observed numbers. Output: CPU time per step of
+each optimiser, the median of five turns, in one thread. Muon needs torch 2.9.
 """
 
 from __future__ import annotations

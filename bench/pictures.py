@@ -2,11 +2,12 @@
 
     python bench/pictures.py [--runs FOLDER] [--all FOLDER] [--terminals]
 
-Runs that are missing in the folder are trained first: minutes on two cores. Without ``--all``, the pictures of the
-documentation are written to docs/images, in 128 colours, and the page of each kind of run, from the section that others
-lack, at three widths in both themes to docs/images/kinds. With it, every page is written to that folder whole, at 390,
-900 and 1,400 pixels in both themes, and the live view at five sizes, to be looked at. A page that is wider than its
-window is an error. With ``--terminals``, only the pictures of the live view are made, without a browser.
+Runs that are missing in the folder are trained first, which takes minutes on two cores. Without ``--all``, the pictures
+of the documentation are written to docs/images, in 128 colours, and the page of each kind of run, from the section that
+only this kind has, at three widths in both themes to docs/images/kinds. With ``--all``, every whole page at 390, 900
+and 1,400 pixels in both themes, and the live view at five sizes, are written to its folder for inspection. A page that
+is wider than its window is an error. With ``--terminals``, only the pictures of the live view are made, without a
+browser.
 """
 
 from __future__ import annotations
@@ -153,7 +154,7 @@ def make_runs(folder: Path) -> None:
 def take(
     chrome: Chrome, address: str, page: str, width: int, height: int | None, theme: str, out: Path, section: str = ""
 ) -> int:
-    """Write a picture of a page from a section on, whole if `height` is None; return the pixels that it is too wide."""
+    """Write a picture of a page from a section on, whole if `height` is None; return the pixels of overflow."""
     size = {"width": width, "height": height or 1000, "deviceScaleFactor": 1, "mobile": False}
     chrome.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     chrome.execute_script("localStorage.setItem('theme', arguments[0])", theme)
@@ -219,7 +220,7 @@ def pages(folder: Path, out: Path, *, is_all: bool) -> list[str]:
 
 
 def in_colors(picture: Path, most: int = 128) -> None:
-    """Write a picture anew in a few colours, a third of its bytes; thin lines keep their colours."""
+    """Rewrite a picture in a few colours, a third of its bytes; thin lines keep their colours."""
     with Image.open(picture) as found:
         method = Image.Quantize.MAXCOVERAGE  # others choose colours by area
         found.convert("RGB").quantize(most, method, kmeans=2, dither=Image.Dither.NONE).save(picture, optimize=True)
@@ -234,18 +235,18 @@ def terminal(run: Path, columns: int, lines: int, out: Path) -> None:
         console = Console(width=columns, height=lines, record=True, file=nowhere, force_terminal=True)
         console.print(panels(status, histories_of(recorded)[0], columns, lines - 1))
         drawn = console.export_svg(title=f"penstock watch runs/{run.name}")
-    # rich names fonts of another site: a picture asks for nothing.
+    # rich names fonts of another site: a picture must not request anything.
     drawn = re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL)
-    # Braille of another font is wider than a space, which would move what stands between.
+    # Braille from another font is wider than a space, which would shift the text in between.
     out.write_text(re.sub(r"(?<=>)[^<]*[\u2801-\u28ff][^<]*", lambda text: text[0].replace("&#160;", "\u2800"), drawn))
 
 
 def main() -> None:
     """Train what is missing, and write the pictures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=Path, help="folder of the runs; without it a temporary one")
+    parser.add_argument("--runs", type=Path, help="folder of the runs (a temporary one)")
     parser.add_argument("--all", type=Path, help="folder for every page at every size, instead of docs/images")
-    parser.add_argument("--terminals", action="store_true", help="the pictures of the live view alone")
+    parser.add_argument("--terminals", action="store_true", help="only the pictures of the live view")
     flags = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder, out = flags.runs or Path(temporary), flags.all or IMAGES

@@ -1,13 +1,13 @@
-"""Effect of corrections for policy lag: algorithms with delayed weights, beside the same without a correction.
+"""Effect of corrections for policy lag: algorithms with delayed weights, with and without a correction.
 
     python bench/policy_lag.py [--losses V-trace decoupled ...] [--env NAME [--preset NAME]] [--lags 1 10 50]
         [--seeds 3] [--first-seed 1] [--steps N] [--keep FILE] [--plot FILE]
 
-The serial backend, where the policy lag is exact: actions are chosen by the weights of a given number of updates before
-(0: by the newest). Output: the median policy lag that the engine reports, the effective sample size as a share of the
-steps, the return of the last weights on 100 episodes without exploration, and the mean return of the last 100 training
-episodes, averaged over the run. ``--keep`` appends a line of JSON per run. Without a preset the settings are the
-defaults at a constant step size. Each run is a process, with one process per core at a time.
+Runs use the serial backend, where the policy lag is exact: actions are chosen by the weights of a given number of
+updates ago (0: the newest). Output: the median policy lag that the engine reports, the effective sample size as a share
+of the steps, the return of the last weights on 100 episodes without exploration, and the mean return of the last 100
+training episodes, averaged over the run. ``--keep`` appends a line of JSON per run. Without a preset the settings are
+the defaults at a constant step size. Each run is a process, with one process per core at a time.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from penstock.runs.machine import describe
 
 SERIAL: dict[str, Any] = {"backend": "serial", "num_workers": 1, "eval_interval": 0, "run_dir": None}
 ALIKE: dict[str, Any] = {"num_envs_per_worker": 16, "learning_rate_schedule": "constant"}
-SLOWER = {"learning_rate": 5e-4}  # a quarter of the default; at 1e-3 50 updates were too many for V-trace too
+SLOWER = {"learning_rate": 5e-4}  # a quarter of the default; at 1e-3, V-trace also failed at a lag of 50 updates
 TWICE = {"num_epochs": 2}  # more passes at a given lag make it span fewer batches
 POINTS = 100  # of a curve
 
@@ -91,7 +91,7 @@ class LateBlock:
 
 
 def late_weights(model: torch.nn.Module, arena: Any, lag: int) -> SharedWeights:
-    """Return the learner's end of the weights block, which shows weights of `lag` versions before."""
+    """Return the learner's end of the weights block, which shows the weights of `lag` versions ago."""
     return SharedWeights(model, LateBlock(arena.weights, lag))  # type: ignore[arg-type]
 
 
@@ -108,7 +108,7 @@ class Run:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Settings of the algorithm: those of a preset, or its defaults but for step size and passes."""
+        """Settings of the algorithm: those of a preset, or its defaults except step size and passes."""
         algorithm, own = LOSSES[self.loss]
         apart = SLOWER if issubclass(algorithm, IMPALA) else TWICE if issubclass(algorithm, APPO) else {}
         usual = {"preset": self.preset} if self.preset else {**ALIKE, **apart}
@@ -145,7 +145,7 @@ def train(run: Run) -> Outcome:
             algo.save(f"{aside}/last")
             final = evaluate_run(f"{aside}/last", episodes=100, seed=run.seed)
     if statistics.median(lags) < run.lag:
-        raise RuntimeError(f"weights were not held back: a lag of {statistics.median(lags)}, {run.lag} expected")
+        raise RuntimeError(f"weights were not held back: the lag is {statistics.median(lags)}, expected {run.lag}")
     return Outcome(run, steps, returns, lags, effective, final.mean_return, time.monotonic() - began)
 
 

@@ -27,8 +27,8 @@ from penstock.population.space import population_space
 
 TOY_STEPS, TOY_INTERVAL, TOY_RATE = 2_000, 10, 0.01
 H = ("entropy_coef", "value_coef")
-"""Two tunable settings that stand for the toy's ``h``: its numbers are all that counts."""
-START = [{H[0]: 1.0, H[1]: 0.0}, {H[0]: 0.0, H[1]: 0.9}]  # not quite the paper's: equals copy nobody
+"""Two tunable settings that stand for the toy's ``h``; only the numbers matter."""
+START = [{H[0]: 1.0, H[1]: 0.0}, {H[0]: 0.0, H[1]: 0.9}]  # not the paper's: with equal scores, no member copies
 SPACE = {"learning_rate": {"low": 1e-5, "high": 1e-2, "log": True}}
 
 

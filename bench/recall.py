@@ -1,10 +1,10 @@
-"""Recall over the end of a segment, by the number of updates: PPO, APPO, IMPALA and A2C with a GRU.
+"""Recall beyond the end of a segment, by the number of updates: PPO, APPO, IMPALA and A2C with a GRU.
 
     python bench/recall.py [CELL ...] [--seeds N] [--first N] [--history FILE] [--table]
 
-An episode shows a sign, and asks for it three steps later; segments are two steps long, so that no gradient reaches
-from the answer to the sign: only the memory state does. Chance is 0.5. Learning rates and all else are defaults. A row
-shows the share of right answers over 200 episodes, for each seed. Serial, hence repeatable.
+An episode shows a sign, and asks for it three steps later. Segments are two steps long, so that no gradient reaches
+from the answer to the sign; only the memory state does. Chance is 0.5. All other settings are defaults. A row shows the
+share of right answers over 200 episodes, for each seed. Runs are serial, hence repeatable.
 """
 
 from __future__ import annotations

@@ -5,12 +5,12 @@
     python bench/redistributor_cost.py --own IMPALA [--turns 4] [--seconds 20]
 
 APPO learns CartPole with the whole return at the end of an episode. Learner and rollout worker share the first core,
-the redistributor has the second one. Predictions are always trusted, so that every segment is redistributed. Output:
+the redistributor has the second core. Predictions are always trusted, so that every segment is redistributed. Output:
 the share of redistributed steps, the share of the learner's time spent waiting for data, and three rates of steps
 learned from: per second, per CPU second of the learner's gathering and learning, and per CPU second of learner and
 worker. Other programs disturb mostly the first rate. The second is the rate of a learner that never waits; the others
-include the worker's cost of redistribution. The learner's ten reports per second are part of its work, a larger part at
-lower rates. ``--own`` measures an algorithm with its default settings, with which learning is much faster.
+include the worker's cost of redistribution. The learner's work includes ten reports per second, a larger share at lower
+rates. ``--own`` measures an algorithm with its default settings, with which learning is much faster.
 
 ``--parts`` measures instead, in one process without other work, the shares of redistribution in the time of learner and
 rollout worker, with the default settings of each algorithm and trusted predictions.
@@ -37,21 +37,21 @@ from penstock.runs.status import Status
 
 ENVIRONMENT = f"{Path(__file__).parent / 'environments' / 'delayed.py'}:AllAtTheEnd"
 WARM_UP = 5.0  # seconds
-STEPS = 10_000  # before a part is measured, and twice as many while it is
+STEPS = 10_000  # before a part is measured; twice as many while it is measured
 LEARNERS_CORE, REDISTRIBUTORS_CORE = 0, 1
 ALGORITHMS = ("PPO", "APPO", "PQN", "A2C", "IMPALA")
 RATES = ("per second", "per second of the learner's work", "per second on the core")
-TRUSTING = {"redistribution_max_error": 2.0}  # no error is as large: whatever is predicted is used
+TRUSTING = {"redistribution_max_error": 2.0}  # no error is as large: every prediction is used
 
 
 def cpu_seconds(pid: int) -> float:
-    """Seconds that a process was on a core."""
+    """Return the seconds that a process was on a core."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def pin(pids: dict[str, int]) -> None:
-    """Give the redistributor a core, and all others the other one."""
+    """Give one core to the redistributor, and the other core to all other roles."""
     for role, pid in pids.items():
         core = REDISTRIBUTORS_CORE if role == "redistributor" else LEARNERS_CORE
         for thread in Path(f"/proc/{pid}/task").iterdir():
@@ -59,14 +59,14 @@ def pin(pids: dict[str, int]) -> None:
 
 
 class Window:
-    """Notes steps, clock, the learner's work, and the time of learner and worker on their core, after the warm-up."""
+    """Records steps, clock, the learner's work, and CPU time of learner and worker after the warm-up."""
 
     def __init__(self, algo: Any, seconds: float) -> None:
         self._algo, self._seconds, self._began = algo, seconds, time.monotonic()
         self.notes: list[tuple[int, float, float, float]] = []
 
     def __call__(self, status: Status) -> bool:
-        """Take a note; return whether the run is to go on."""
+        """Record the current values; return whether the run continues."""
         pids = self._algo._supervisor.backend.pids
         now = time.monotonic() - self._began
         if "learner" in pids and now > WARM_UP:
@@ -80,7 +80,7 @@ class Window:
 
 
 def measured(rewards: str, given: argparse.Namespace) -> dict[str, float]:
-    """One turn: rates, and the share of the time in which the learner waited for data."""
+    """Measure one turn: rates, and the share of time that the learner waited for data."""
     settings: dict[str, Any] = {
         "num_workers": 1, "num_envs_per_worker": 16, "total_steps": 10**8, "eval_interval": 0, "run_dir": None,
         "env_kwargs": {"env_id": "CartPole-v1", "max_episode_steps": given.length}, "backend": "local", **TRUSTING,
@@ -104,10 +104,10 @@ def measured(rewards: str, given: argparse.Namespace) -> dict[str, float]:
 
 
 def parts(algorithm: str, given: argparse.Namespace) -> tuple[float, float]:
-    """Parts of the time of an algorithm's learner and rollout worker that redistribution takes, in one process.
+    """Return redistribution's shares of the time of an algorithm's learner and rollout worker, in one process.
 
-    The learner reads how much of a batch is redistributed, and tells how good the predictor is; the rest of both is
-    what it does with any rewards.
+    The learner additionally reads how much of a batch is redistributed, and reports the predictor's quality; the time
+    that these calls take without redistribution is subtracted.
     """
     spent = dict.fromkeys(("learner", "of the learner", "plain", "worker", "of the worker"), 0.0)
 
@@ -151,8 +151,8 @@ def main() -> None:
     flags.add_argument("--epochs", type=int, default=10)
     flags.add_argument("--hidden", type=int, default=256, help="width of both hidden layers")
     flags.add_argument("--length", type=int, default=200, help="most steps of an episode")
-    flags.add_argument("--own", choices=ALGORITHMS, metavar="ALGORITHM", help="with the settings that it has by itself")
-    flags.add_argument("--parts", action="store_true", help="of the time of learner and worker, in one process")
+    flags.add_argument("--own", choices=ALGORITHMS, metavar="ALGORITHM", help="measure with its default settings")
+    flags.add_argument("--parts", action="store_true", help="measure shares of the time of learner and worker")
     given = flags.parse_args()
     print(describe())
     if given.parts:

@@ -1,4 +1,4 @@
-"""The replay library beside cpprb 11.0.0 (and TorchRL): a table of operations.
+"""The replay library next to cpprb 11.0.0 (and TorchRL): a table of operations.
 
     python bench/replay.py --install-peers
 

@@ -2,16 +2,16 @@
 
     python bench/results.py [--write]
 
-``history/current.jsonl`` holds one record for every figure that stands, ``history/older.jsonl`` those that a newer one
-replaced, ``history/final_policies.jsonl`` one for every training that bench/final_policies.py made, and
-``history/curves.jsonl`` one for every run of bench/curves.py. The table is printed; ``--write`` puts it into
-docs/benchmarks/speed.md and, with every column, docs/benchmarks/figures.csv, a few of its rows into README.md, the
-table of final policies into docs/benchmarks/learning.md, that of robots into learning-more.md, and into
-docs/how-it-works/scaling.md what is in ``history/scaling/``, which ``penstock bench cluster --json`` has written, each
-between two comments of the page. ``history/delayed.jsonl`` holds single runs of delayed.py, ``history/runs/`` runs (see
+``history/current.jsonl`` holds one record for every current figure, ``history/older.jsonl`` those that a newer one
+replaced, ``history/final_policies.jsonl`` one for every training of bench/final_policies.py, and
+``history/curves.jsonl`` one for every run of bench/curves.py. The table is printed. ``--write`` puts it into
+docs/benchmarks/speed.md and, with every column, docs/benchmarks/figures.csv; a few of its rows into README.md; the
+table of final policies into docs/benchmarks/learning.md, and that of robots into learning-more.md; and the results in
+``history/scaling/``, written by ``penstock bench cluster --json``, into docs/how-it-works/scaling.md: each between two
+comments of the page. ``history/delayed.jsonl`` holds single runs of delayed.py, ``history/runs/`` runs (see
 keep_runs.py). A comment of a page such as
-``<!-- penstock compare bench/history/runs/cartpole --by algorithm --markdown -->`` is followed by what this command
-prints, and with ``--out`` by the picture that it draws.
+``<!-- penstock compare bench/history/runs/cartpole --by algorithm --markdown -->`` is followed by the output of this
+command, and with ``--out`` by the picture that it draws.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ COLUMNS = ("mark", "figure", "spread", "beside", "target", "met", "runs", "machi
 
 
 def table(records: list[dict[str, Any]]) -> str:
-    """Markdown: a line for each group of records, then a row for each of its records."""
+    """Return Markdown: a line for each group of records, then a row for each of its records."""
     lines = [_line(COLUMNS), "|---" * len(COLUMNS) + "|"]
     for group, members in groupby(records, lambda record: record["group"]):
         lines.append(_line([f"**{group}**", *[""] * (len(COLUMNS) - 1)]))
@@ -57,7 +57,7 @@ def table(records: list[dict[str, Any]]) -> str:
 
 
 def as_csv(records: list[dict[str, Any]]) -> str:
-    """CSV: a row per figure, with plain numbers."""
+    """Return CSV: a row per figure, with plain numbers."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(("group", "mark", "what", "value", "unit", "lowest", "highest", "beside", "ratio", *PLAIN))
@@ -70,7 +70,7 @@ def as_csv(records: list[dict[str, Any]]) -> str:
 
 
 def short_table(records: list[dict[str, Any]]) -> str:
-    """Markdown: a row for each of `IN_README`, without target and rounds."""
+    """Return Markdown: a row for each of `IN_README`, without target and rounds."""
     by_mark = {record["mark"]: record for record in records}
     lines = [_line(("what", "figure", "beside", "machine", "command")), "|---" * 5 + "|"]
     for record in (by_mark[mark] for mark in IN_README):
@@ -80,7 +80,7 @@ def short_table(records: list[dict[str, Any]]) -> str:
 
 
 def pages() -> dict[Path, str]:
-    """Every page that shows stored results, as it should be."""
+    """Return every page that shows stored results, with its up-to-date text."""
     tables = {
         ROOT / "README.md": short_table(read("current")),
         ROOT / "docs" / "benchmarks" / "speed.md": table(read("current")),
@@ -96,7 +96,7 @@ def pages() -> dict[Path, str]:
 
 
 def pictures() -> dict[Path, bytes]:
-    """Every picture that a command of these pages draws, as it should be."""
+    """Return every picture drawn by a command of these pages, up to date."""
     found = {}
     for page in pages():
         for command in (shlex.split(match[1]) for match in COMMAND.finditer(page.read_text())):
@@ -121,12 +121,12 @@ def printed(command: tuple[str, ...]) -> str:
 
 
 def read(name: str) -> list[dict[str, Any]]:
-    """The records of one file of the history."""
+    """Return the records of one file of the history."""
     return [json.loads(line) for line in (HISTORY / f"{name}.jsonl").read_text().splitlines()]
 
 
 def with_table(text: str, made: str) -> str:
-    """A page's text with a table in the place between its two comments."""
+    """Return a page's text with a table between its two comments."""
     before, _, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not end:
@@ -160,7 +160,7 @@ def _cells(record: dict[str, Any]) -> list[str]:
 
 
 def _spread(spread: dict[str, Any]) -> str:
-    """From the lowest to the highest round or seed, and the interval of their median, as far as they are known."""
+    """Describe the range of the rounds or seeds, and the interval of their median, as far as they are known."""
     words = (("lowest", "from"), ("highest", "to"))
     shown = " ".join(f"{word} {_number(value)}" for end, word in words if (value := spread[end]) is not None)
     if "interval" not in spread:

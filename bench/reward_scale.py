@@ -1,4 +1,4 @@
-"""Algorithms with default settings where rewards are a thousandth of 1, 1, and 10,000.
+"""Algorithms with default settings on a task with rewards of 0.001, 1, and 10,000.
 
     python bench/reward_scale.py [ALGORITHM ...] [--seeds 3] [--history FILE] [--table]
 
@@ -50,7 +50,7 @@ def share_of(algorithm: str, scale: float, seed: int, folder: Path) -> float:
 
 
 def measure(algorithms: Iterable[str], seeds: int, history: RunsFile) -> None:
-    """Run what the history does not have of this commit."""
+    """Make the runs of this commit that the history lacks."""
     facts = machine_facts()
     for algorithm in algorithms:
         for scale in SCALES:

@@ -30,7 +30,7 @@ class RunsFile:
             self.runs = [json.loads(line) for line in path.read_text().splitlines()]
 
     def find(self, **what: Any) -> Run | None:
-        """Return the run with these values; None without one."""
+        """Return the run with these values; None if there is none."""
         return next((run for run in self.runs if what.items() <= run.items()), None)
 
     def add(self, run: Run) -> None:

@@ -21,7 +21,7 @@ import penstock
 SEGMENTS = {"env": "CartPole-v1", "num_envs_per_worker": 4, "segment_length": 16}
 REPLAY = {"learning_starts": 64, "buffer_size": 2_000, "num_envs_per_worker": 2, "batch_size": 32}
 RUDDER = {"rewards": "rudder", "redistribution_max_error": 2.0, "redistributor_interval": 100}  # always trusted
-RUNS = {  # by algorithm; further words tell variants apart
+RUNS = {  # by algorithm; further words distinguish variants
     "APPO": {**SEGMENTS, "batch_size": 64, "num_epochs": 2},
     "PPO": {**SEGMENTS, "batch_size": 64, "num_epochs": 4, "num_workers": 2},
     "IMPALA": {**SEGMENTS, "batch_size": 64, "memory": "gru", "memory_size": 16},

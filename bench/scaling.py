@@ -3,8 +3,8 @@
     python bench/scaling.py [--only lanes ...] [--seconds 3] [--rounds 1] [--json FILE] [--plot docs/images/scaling.svg]
 
 APPO on CartPole-v1 with a `gymnasium.make` per lane, on the CPU; for observation sizes, an environment that only
-returns a vector of that size. Other settings are those of SETTINGS. Each point is a training per round, without
-start-up; output are the median and the range of the rounds.
+returns a vector of that size. Other settings are those of SETTINGS. Each point is one training per round, without
+start-up. Output: the median and the range of the rounds.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ VECTOR, ATARI = ObservationSpec((4,), "float32"), ObservationSpec((4, 84, 84), "
 
 
 def segments_per_second(sources: list[str], seconds: float) -> float:
-    """Segments that the learner learns from, fresh and replayed, each second."""
+    """Return the segments learned from per second, fresh and replayed."""
     with penstock.IMPALA(**LEARNER_BOUND, replay=sources) as algo:
         algo.train(40_000, quiet=True)  # until everything runs and stores are filled
         before, began = algo.status.updates, time.monotonic()
@@ -65,7 +65,7 @@ def speed(rounds: int, seconds: float) -> None:
 
 
 def shape_of(observation: ObservationSpec, lanes: int = 32) -> RunShape:
-    """The numbers of a run with segments of 20 steps."""
+    """Return the shape of a run with segments of 20 steps."""
     return RunShape(
         num_workers=1, num_envs_per_worker=lanes, num_groups=1, segment_length=20, slots_per_lane=2,
         segments_per_batch=16, observation=observation, action=ActionSpec((), "int64", num_actions=6), records=(),
@@ -74,7 +74,7 @@ def shape_of(observation: ObservationSpec, lanes: int = 32) -> RunShape:
 
 
 def microseconds(do: Callable[[], object], times: int = 200) -> float:
-    """Time of one call, the least of five rounds."""
+    """Return the time of one call, the shortest of five rounds."""
     rounds = []
     for _ in range(5):
         began = time.perf_counter()
@@ -90,7 +90,7 @@ def half_from_rows(reader: BatchReader, store: SegmentStore) -> None:
 
 
 def read() -> None:
-    """Print what a batch of 16 segments takes to read."""
+    """Print the time to read a batch of 16 segments."""
     for name, observation in (("vectors", VECTOR), ("stacks of 84 x 84", ATARI)):
         shape = shape_of(observation)
         arena = ExperienceArena.create(shape)
@@ -109,13 +109,13 @@ def read() -> None:
 
 
 def memory() -> None:
-    """Print what 10,000 segments of stacked frames take, and their distinct frames."""
+    """Print the memory of 10,000 segments of stacked frames, and of their distinct frames."""
     for kind in ("uniform", "reservoir"):
         memory_of(kind)
 
 
 def memory_of(kind: str) -> None:
-    """The same for one kind of store."""
+    """Print the memory of one kind of store."""
     lanes, count = 10, 10_000
     shape = shape_of(ATARI, lanes)
     store = make_store(parse_source(f"{kind}:1/2,capacity={count}"), 8, shape, seed=0)
@@ -142,7 +142,7 @@ def memory_of(kind: str) -> None:
 
 
 def main() -> None:
-    """Measure what is asked for."""
+    """Measure the requested parts."""
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_argument("parts", nargs="*", choices=["speed", "read", "memory", []], default=["speed", "read", "memory"])
     flags.add_argument("--rounds", type=int, default=5)

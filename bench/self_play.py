@@ -1,4 +1,4 @@
-"""Strength of a policy that has learned a board game in self-play, against a best response and fixed players.
+"""Strength of a policy that learned a board game in self-play, against a best response and fixed players.
 
     python bench/self_play.py tic-tac-toe RUN [--checkpoint latest] [--games 500]
     python bench/self_play.py connect-four RUN

@@ -1,9 +1,10 @@
-"""Batches per second, and bytes of each, that a learner draws from shards, beside one buffer of its own process.
+"""Batches and bytes per second that a learner draws from shards, and from one buffer in its own process.
 
     python bench/shards.py [--shards 1 2 8] [--batch 256] [--rounds 5] [--seconds 2]
 
-Each shard is a process of this machine, with the role that a gateway has, over loopback. Rows are of CartPole's size,
-and stacks of four frames of 84 x 84 bytes, drawn by priority; after each batch its priorities are set. Turns alternate.
+Each shard is a process of this machine with a gateway's role, over loopback. Rows have CartPole's size, or are stacks
+of four frames of 84 x 84 bytes; they are drawn by priority, and after each batch its priorities are set. Buffers take
+turns.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def fill(buffer: ReplayBuffer, observation: ObservationSpec, rows: int) -> None:
     """Write steps of one episode."""
     obs = np.random.default_rng(1).integers(0, 255, (rows + 1, *observation.shape)).astype(observation.dtype)
     if observation.is_stacked:
-        for frame in range(1, 4):  # a stack's older frames are those of the steps before
+        for frame in range(1, 4):  # a stack's older frames are those of earlier steps
             obs[1:, 3 - frame] = obs[:-1, 4 - frame]
     for row in range(rows):
         buffer.add(obs=obs[row], action=row % 2, reward=1.0, next_obs=obs[row + 1])

@@ -3,15 +3,15 @@
     python bench/slow_env.py [--workers 2 4 8] [--ways central central-1 local] [--lanes 64] [--milliseconds 1] [--tail]
         [--seconds 10] [--rounds 3] [--only hidden straggling ppo]
 
-APPO with a small network trains on lanes in which a step sleeps 1 ms +- 50 %, or as long as --milliseconds say. With
+APPO with a small network trains on lanes in which a step sleeps 1 ms +- 50 %, or as long as --milliseconds sets. With
 --tail one step in a hundred sleeps 20 times as long. A rollout worker steps its lanes one after the other, so the rate
 is at most rollout workers / mean step time; this time is measured in the same run, in equally many processes that only
 step, because sleeping takes longer than requested. Then one lane sleeps 100 ms per step: the rate of the other lanes is
 compared with a run without it. The environments count steps. Inference is central with two groups of lanes per worker,
 central with one, or local with one.
 
-ppo is PPO on the same lanes, which all wait for the last one, and with a batch that closes 50 ms after its first
-segment (batch_wait).
+ppo is PPO on the same lanes: once all wait for the last lane, and once a batch closes 50 ms after its first segment
+(batch_wait).
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class SlowSimulator(gymnasium.Env):
         self._steps = 0
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict]:
-        """Begin an episode; its first seed tells a lane which it is."""
+        """Begin an episode; the first seed identifies the lane."""
         super().reset(seed=seed)
         if seed is not None:
             self._lane = LANE_OF.get(seed, 0)
@@ -101,14 +101,14 @@ class SlowSimulator(gymnasium.Env):
 
 
 def settings(workers: int, way: str, arguments: argparse.Namespace, **more: Any) -> dict[str, Any]:
-    """Settings of an algorithm: all defaults but these."""
+    """Return the settings of an algorithm that are not defaults."""
     env_kwargs = {"seconds": 1e-3 * arguments.milliseconds, "has_tail": arguments.tail, **more}
     lanes = {"num_workers": workers, "num_envs_per_worker": arguments.lanes // workers, **WAYS[way]}
     return {"env": SlowSimulator, "env_kwargs": env_kwargs, **lanes, "total_steps": 10**9, "eval_interval": 0}
 
 
 def step_time(asked: tuple[float, float, bool]) -> float:
-    """Return the mean seconds of a step without other work; seconds to measure, and what a step is."""
+    """Return the mean seconds of a step without other work; `asked` has the seconds to measure and the environment."""
     seconds, *step = asked
     env = SlowSimulator(*step)
     env.reset()
@@ -156,12 +156,12 @@ def counted(
                 algo.train(steps, quiet=True)
             rates = (counts - before) / (time.monotonic() - began)
     if not rates.all():
-        raise RuntimeError(f"lanes {np.flatnonzero(rates == 0)} were never stepped, or not told which they are")
+        raise RuntimeError(f"lanes {np.flatnonzero(rates == 0)} were never stepped, or not identified by their seed")
     return rates
 
 
 def straggling(workers: int, way: str, arguments: argparse.Namespace, steps: int) -> None:
-    """Print the rates of lanes beside a straggler, as shares of their rates without one."""
+    """Print the rates of lanes with a straggler among them, as shares of their rates without one."""
     groups = (workers, WAYS[way]["num_groups"], -1)
     rates = [counted(workers, way, arguments, straggler, steps).reshape(groups) for straggler in (None, 0)]
     shares = rates[1].mean(-1) / rates[0].mean(-1)  # [workers, groups]

@@ -4,8 +4,8 @@
 
 The command has a budget of one step, so that it ends after its first batch: its wall time, with start-up and shutdown,
 is an upper bound of the time to the first training step. Memory is USS, which excludes shared memory such as the arena.
-That is the sum of the shared blocks that a worker has mapped. The memory of a lane is the growth from 16 lanes on, with
-CartPole, two workers and APPO's segments of 32 steps.
+Shared memory is the sum of the shared blocks that a worker has mapped. The memory of a lane is the growth beyond 16
+lanes, with CartPole, two workers and APPO's segments of 32 steps.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from penstock.runs.machine import describe
 
 
 def first_step() -> float:
-    """Wall time of a run that ends after its first batch."""
+    """Return the wall time of a run that ends after its first batch."""
     command = Path(sys.executable).with_name("penstock")
     flags = "train appo --env CartPole-v1 --total-steps 1 --eval-interval 0 --run-dir None"
     began = time.monotonic()
@@ -33,7 +33,7 @@ def first_step() -> float:
 
 
 def worker_memory(inference: str) -> float:
-    """Largest USS of a rollout worker, in MB."""
+    """Return the largest USS of a rollout worker, in MB."""
     me = psutil.Process()
     with penstock.APPO(env="CartPole-v1", inference=inference, run_dir=None, eval_interval=0) as algo:
         algo.train(20_000, quiet=True)
@@ -72,13 +72,13 @@ def main() -> None:
         print(f"rollout worker, {inference} inference: {worker_memory(inference):.0f} MB (mark: 12 MB, central)")
     if "lanes" in arguments.only:
         own, shared = lane_memory(16)
-        print(f"16 lanes: {own / 1e6:.1f} MB of each of two workers, {shared / 1e6:.1f} MB shared")
+        print(f"16 lanes: {own / 1e6:.1f} MB in each of two workers, {shared / 1e6:.1f} MB shared")
         for lanes in arguments.lanes:
             more_own, more_shared = lane_memory(lanes)
             of_lane = 2 * (more_own - own) / (lanes - 16), (more_shared - shared) / (lanes - 16)
             print(
-                f"{lanes:,} lanes: {more_own / 1e6:.1f} MB of each of two workers, {more_shared / 1e6:.1f} MB shared; "
-                f"of a lane {of_lane[0]:,.0f} bytes of a worker, {of_lane[1]:,.0f} shared"
+                f"{lanes:,} lanes: {more_own / 1e6:.1f} MB in each of two workers, {more_shared / 1e6:.1f} MB shared; "
+                f"per lane {of_lane[0]:,.0f} bytes in a worker, {of_lane[1]:,.0f} shared"
             )
 
 

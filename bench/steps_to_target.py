@@ -5,10 +5,10 @@
 
     cartpole 475, acrobot -100, pendulum -200, lunarlander 200
 
-Two rollout workers; the budget, over which step sizes fall to 0, is that of the algorithm. A run ends at the first
-evaluation of 20 episodes whose mean is at the target, or at the task's limit of steps; its weights then play 100 fresh
-episodes. Every run is appended to the history with its machine and commit. ``--set`` changes settings, for searches:
-give them another history. ``--table`` only prints.
+Two rollout workers; the budget, over which step sizes fall to 0, is the algorithm's default. A run ends at the first
+evaluation of 20 episodes with a mean at the target, or at the task's limit of steps; its weights then play 100 fresh
+episodes. Every run is appended to the history with its machine and commit. ``--set`` changes settings, for searches,
+which need another history. ``--table`` only prints.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ TASKS = {
 
 
 def train(name: str, algorithm: str, seed: int, settings: dict[str, Any]) -> dict[str, Any]:
-    """Train until the target; return the steps (None: not reached), the settings taken and the returns."""
+    """Train until the target; return the steps (None: not reached), epochs, mean return and mean policy lag."""
     task = TASKS[name]
     with tempfile.TemporaryDirectory() as aside, Trainer(
         load_algorithm(algorithm), env=task.env, seed=seed, num_workers=2, target_return=task.target,
@@ -74,7 +74,7 @@ def train(name: str, algorithm: str, seed: int, settings: dict[str, Any]) -> dic
 
 
 def measure(tasks: list[str], algorithms: list[str], seeds: range, settings: dict[str, Any], history: RunsFile) -> None:
-    """Run what this commit's history does not have."""
+    """Make the runs of this commit that the history lacks."""
     facts = machine_facts()
     with launcher.kept():
         for seed in seeds:

@@ -25,7 +25,7 @@ from penstock.runs.machine import describe
 
 
 class TMaze(gymnasium.Env[np.ndarray, int]):
-    """A corridor with a sign at its entrance, and a wall at its end where the sign tells which way is right."""
+    """A corridor with a wall at its end; a sign at the entrance shows which way is right at the wall."""
 
     observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)

@@ -1,4 +1,4 @@
-"""Steps per second that APPO learns from, beside libraries that do the same work in the same run.
+"""Steps per second that APPO learns from, next to libraries that do the same work in the same run.
 
     python bench/throughput.py --work cartpole pong pong-bfloat16 --install-peers
 
@@ -22,7 +22,7 @@ from penstock.bench.throughput import Flags, check, run
 
 
 def measure(flags: Flags, sample_factory: Path | None, stable_baselines3: Path | None, install: bool) -> bool:
-    """Measure beside all installed libraries; return whether all comparable marks are met.
+    """Measure with all installed libraries; return whether all comparable marks are met.
 
     Raises
     ------
@@ -34,7 +34,7 @@ def measure(flags: Flags, sample_factory: Path | None, stable_baselines3: Path |
     if flags.device != "cpu":
         raise BenchUsageError(
             f"--device {flags.device}: other libraries are measured on the CPU only; "
-            f"penstock bench throughput --device {flags.device} measures Penstock beside pure simulation"
+            f"penstock bench throughput --device {flags.device} measures Penstock and pure simulation"
         )
     check(flags)
     given = {SAMPLE_FACTORY: sample_factory, STABLE_BASELINES3: stable_baselines3}
@@ -48,10 +48,10 @@ def measure(flags: Flags, sample_factory: Path | None, stable_baselines3: Path |
 def main() -> None:
     """Parse the flags and measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--work", nargs="+", default=list(Flags.work), help="as of penstock bench throughput")
+    parser.add_argument("--work", nargs="+", default=list(Flags.work), help="as for penstock bench throughput")
     parser.add_argument("--device", default=Flags.device, help='"cpu"')
     parser.add_argument("--simulation", action="store_true", help="measure pure simulation, too")
-    parser.add_argument("--peers", action="store_true", help="measure libraries as far as they are installed (always)")
+    parser.add_argument("--peers", action="store_true", help="measure all installed libraries (always on)")
     parser.add_argument("--sample-factory", type=Path, help="Python that has Sample Factory 2.1.1")
     parser.add_argument("--stable-baselines3", type=Path, help="Python that has Stable-Baselines3")
     parser.add_argument("--install-peers", action="store_true", help="install the libraries that are missing")

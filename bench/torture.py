@@ -2,15 +2,15 @@
 
     python bench/torture.py [--seed 1] [--faults 300] [--hours H] [--jobs 2] [--patience 180] [--short]
 
-A story is a run of three lives. In each life the run must survive five faults; a sixth ends it, and then its files may
-be damaged, or be newer, unreadable or hostile for a while. After the last life the run is resumed once more, without
-faults. Every fifth story is a serial run, whose checkpoints must equal, bit for bit, those of a twin without faults.
-Every fifth one is of `penstock multirun`, `search`, `pbt` or `dashboard`. Faults and their victims are drawn from the
+A story is a run with three lives. In each life the run must survive five faults; a sixth ends it, and then its files
+may be damaged, or be newer, unreadable or hostile for a while. After the last life the run is resumed once more,
+without faults. Of five stories, one is a serial run, whose checkpoints must equal those of a twin without faults bit
+for bit, and one is of `penstock multirun`, `search`, `pbt` or `dashboard`. Faults and their victims are drawn from the
 seed; their exact times depend on the machine.
 
-Stories follow one another until the number of faults is reached (several minutes), or with --hours until the time is
-over. --short is the form of the test suite: a few stories of one life with one fault. Output: a table; the exit code is
-1 after any violation, and the files of the runs concerned are then kept and named.
+Stories are played until the number of faults is reached (several minutes), or with --hours until the time is over.
+--short is the form of the test suite: a few stories of one life with one fault. Output: a table. After any violation
+the exit code is 1, and the files of the affected runs are kept and named.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SHORT_PATHS = ("appo, central", "dqn", "ppo")  # the last one is the serial run'
 
 
 def follow(parent: int) -> None:
-    """End with the process that plays all stories, however it goes; a story's run ends with its story."""
+    """End with the process that plays all stories, however that one ends; a story's run ends with its story."""
     set_parent_death_signal(signal.SIGKILL, parent)
 
 
@@ -58,7 +58,7 @@ def play(story: Story, folder: Path, patience: float) -> Report:
 
 
 def stories(seed: int, is_short: bool) -> Iterator[Story]:
-    """Draw stories for ever; in the short form a few small ones."""
+    """Draw stories without end; in the short form, a few small ones."""
     for number in SHORT_STORIES if is_short else count():
         yield draw(seed, number, paths=SHORT_PATHS, num_lives=1, num_faults=1) if is_short else draw(seed, number)
 
@@ -110,7 +110,7 @@ def table(reports: list[Report]) -> str:
             f"{'fault':<22} {'done to':<20} {'times':>5}", *rows, f"{'all':<43} {faults.total():>5}", "",
             f"{len(reports)} runs in {lives} lives, {sum(r.steps for r in reports):,} steps followed, "
             f"{sum(r.compared for r in reports):,} checkpoints of serial runs compared",
-            f"{slowest:.1f} s at most from the end of a user's process until nothing was left of the run", "",
+            f"at most {slowest:.1f} s from the end of a user's process until nothing was left of the run", "",
             *[f"{what:<43} {wrong[what]:>5}" for what in WRONG],
         ]
     )  # fmt: skip
@@ -126,10 +126,10 @@ def main() -> int:
     """Play the stories, print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--faults", type=int, default=300, help="stop when so many are done")
-    parser.add_argument("--hours", type=float, help="stop after so long instead")
+    parser.add_argument("--faults", type=int, default=300, help="stop after this number of faults")
+    parser.add_argument("--hours", type=float, help="stop after this time instead")
     parser.add_argument("--jobs", type=int, default=2, help="stories played at once")
-    parser.add_argument("--patience", type=float, default=180.0, help="seconds without progress that make a hang")
+    parser.add_argument("--patience", type=float, default=180.0, help="seconds without progress that count as a hang")
     parser.add_argument("--short", action="store_true", help="as in the test suite")
     arguments = parser.parse_args()
     print(describe())

@@ -1,12 +1,12 @@
-"""Share of three nodes' time in which they train the trials of a search.
+"""Share of the time of several nodes in which they train the trials of a search.
 
     python bench/trials_on_nodes.py [--trials 12] [--steps 20000] [--nodes 3]
 
 `penstock search --backend ray` trains PPO on CartPole on isolated nodes of one core each (root and Linux namespaces are
-needed; the nodes are counted as cores by Ray, and share the cores of this machine). A node trains a trial from the
-moment when the trial's actor is there until its end is known at home. The share is the sum of these times over the
-number of nodes times the time from the first beginning to the last end: it lacks the start of an actor for each trial,
-and the end of the search, when no trial is left for a node. The exit code is 3 below 0.85.
+needed; Ray counts a core per node, and they share the cores of this machine). A node trains a trial from the moment
+when the trial's actor is there until its end is known at home. The share is the sum of these times, divided by the
+number of nodes times the time from the first start to the last end. What it lacks is the start of each trial's actor,
+and the end of the search, when nodes have no trial left. The exit code is 3 below 0.85.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for what makes nodes
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for tests.engine.isolated_nodes
 
 from penstock.runs.machine import describe
 from tests.engine.isolated_nodes import IsolatedCluster

@@ -2,7 +2,7 @@
 
     python bench/two_policies.py [--turns 5] [--seconds 10] [--num-workers N]
 
-Output: agent steps learned from per second, in turns: the median of each, and the ratio. The mark is 0.9.
+Output: agent steps learned from per second, measured in turns: the median of each, and the ratio. The mark is 0.9.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ENVIRONMENT = f"{Path(__file__).parent / 'environments' / 'two_cartpoles.py'}:Tw
 
 
 def rate(num_policies: int, seconds: float, num_workers: int | None) -> float:
-    """Agent steps per second of a run, behind its first seconds."""
+    """Return the agent steps per second of a run after its first seconds."""
     with penstock.APPO(
         ENVIRONMENT, num_policies=num_policies, num_workers=num_workers, num_envs_per_worker=32, batch_size=2048,
         num_minibatches=1, total_steps=10**9, eval_interval=0, run_dir=None,

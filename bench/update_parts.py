@@ -1,7 +1,7 @@
 """Parts of the time of an update, by torch.profiler.
 
-An operation counts where it was called: in the optimiser's step, or while a batch is drawn and its priorities are set;
-or else by its name, as one of the matrix products or as another operation. Python is what is left of the update. The
+An operation counts by its caller if that is the optimiser's step, or the drawing of a batch and setting of its
+priorities; otherwise by its name, as a matrix product or another operation. Python is the rest of the update. The
 profiler itself slows Python and small operations.
 """
 
@@ -17,12 +17,12 @@ from penstock.nn import mlp
 
 PYTHON, PRODUCTS, OTHER = "Python", "matrix products", "other operations of torch"
 OPTIMISER, SAMPLE = "optimiser", "drawing the batch"
-# The last are of the layers in penstock/nn/mlp.py: biases and activations are computed with the products.
+# The last three are of layers in penstock/nn/mlp.py, which compute biases and activations with the products.
 PRODUCT_NAMES = {"aten::addmm", "aten::mm", "aten::bmm", "aten::baddbmm", "_Pass", "_PassBackward", PRODUCTS}
 
 
 def marked(part: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, which a profile then tells apart as this part."""
+    """Return the function, marked as this part in a profile."""
 
     def call(*given: Any, **named: Any) -> Any:
         with record_function(part):
@@ -32,7 +32,7 @@ def marked(part: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def shares_of(update: Callable[[], object], updates: int) -> dict[str, float]:
-    """Share of each part in the time of an update, the largest first; their sum is 1."""
+    """Return the share of each part in the time of an update, the largest first; their sum is 1."""
     forward = mlp._forward
     mlp._forward = marked(PRODUCTS, forward)
     try:

@@ -1,4 +1,4 @@
-"""Updates per second beside Stable-Baselines3 and SBX, in one run: learning alone.
+"""Updates per second next to Stable-Baselines3 and SBX, in one run: only learning.
 
     python bench/updates.py [--sb3 X/bin/python] [--sbx Y/bin/python] [--bfloat16] [--rounds 5] [--updates 416]
         [--threads 1 2] [--algorithms td3 sac ddpg flashsac dqn c51 appo appo-small] [--profile]
@@ -10,7 +10,7 @@ distributional="c51") those of LunarLander-v3 (8 numbers, 4 actions). Networks o
 serial backend: it samples in the same thread, publishes its weights and reports after every update. APPO's updates use
 one batch in memory, 8 segments of 32 steps, without reading from slots and publishing; appo-small has layers of 64x64.
 Each peer has its own environment (python -m venv X; X/bin/pip install stable-baselines3 or sbx-rl). TD3, SAC and DDPG
-are measured beside both, DQN beside Stable-Baselines3. SBX makes 1 or 32 updates per call; ratios are to the faster
+are compared with both, DQN with Stable-Baselines3. SBX makes 1 or 32 updates per call; ratios are to the faster
 variant. btr has the network and batch of its preset "atari", and frames of Atari games.
 
 --profile also prints the parts of an update's time, with one thread (bench/update_parts.py).
@@ -38,7 +38,7 @@ import numpy as np
 import torch
 from update_parts import OPTIMISER, SAMPLE, marked, shares_of
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for what collects a batch without a run
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for tests.engine.collecting
 
 from penstock.algorithms import load_algorithm
 from penstock.algorithms.bases.segment import SegmentUpdater
@@ -128,7 +128,7 @@ class Learning:
         return shares_of(self.update, updates)
 
     def mark(self) -> None:
-        """Let a profile tell parts of an update apart."""
+        """Mark the parts of an update for a profile."""
         raise NotImplementedError
 
 
@@ -138,13 +138,13 @@ class Replaying(Learning):
     Parameters
     ----------
     work
-        What it learns.
+        The measurement.
     rows
         Size of the buffer, a multiple of 1,000.
     precision
-        Of hidden layers.
+        Precision of hidden layers.
     device
-        Of the learner, which passes its weights on as in a run.
+        Device of the learner, which passes its weights on as in a run.
     """
 
     def __init__(self, work: Work, rows: int, precision: str = "float32", device: str = "cpu") -> None:
@@ -162,7 +162,7 @@ class Replaying(Learning):
         arena.control[Control.GOAL] = 10**9
         SharedWeights(model, arena.weights).publish(0, 0)
         gc.collect()
-        gc.freeze()  # as the launcher does: what is imported is none of the collector's business
+        gc.freeze()  # as the launcher does, so that the collector ignores imported modules
         weights: Any = through_block if device == "cpu" else partial(LearnerWeights, exchange=WeightsExchange())
         self._learner = ReplayLearner(learns, arena, LearnerState(), None, lambda report: None, replay, weights)
         self._learns, self._buffer = learns, replay.buffer
@@ -171,7 +171,7 @@ class Replaying(Learning):
     def update(self) -> None:
         """Make one update."""
         if not self._learner.poll():
-            raise RuntimeError("the rate limiter held an update back: what is measured is not the update")
+            raise RuntimeError("the rate limiter held an update back, so that more than the update would be measured")
 
     def mark(self) -> None:
         """As of `Learning`."""
@@ -183,7 +183,7 @@ class Replaying(Learning):
 
 
 class Moving(gymnasium.Env):
-    """HalfCheetah's shapes, of random numbers."""
+    """Random numbers in HalfCheetah's shapes."""
 
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (17,), np.float32)
     action_space = gymnasium.spaces.Box(-1.0, 1.0, (6,), np.float32)
@@ -202,9 +202,9 @@ class OfSegments(Learning):
     Parameters
     ----------
     work
-        What it learns.
+        The measurement.
     precision
-        Of hidden layers.
+        Precision of hidden layers.
     """
 
     def __init__(self, work: Work, precision: str = "float32") -> None:
@@ -240,9 +240,9 @@ class Peer:
     python
         Interpreter that has the library.
     program
-        Its name in bench/peers.
+        Name of the program in bench/peers.
     arguments
-        What the program is told.
+        Arguments of the program.
     """
 
     def __init__(self, python: Path, program: str, *arguments: str) -> None:
@@ -278,7 +278,7 @@ class Peer:
 
 
 def _fill(buffer: Any, rows: int, work: Work) -> None:
-    """Random transitions, one in a thousand the last of its episode."""
+    """Fill a buffer with random transitions, one in a thousand the last of its episode."""
     random = np.random.default_rng(0)
     writer = buffer.writer(LANES)
     is_image = work.observation.dtype == "uint8"
@@ -362,7 +362,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.updates % 32:
         parser.error(f"--updates {arguments.updates} is not legal: a multiple of 32, as SBX makes 32 in a call")
-    if not KEEP_MEMORY.items() <= os.environ.items():  # what the processes of a run are started with
+    if not KEEP_MEMORY.items() <= os.environ.items():  # variables that processes of a run are started with
         os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **KEEP_MEMORY})
     print(describe())
     print(

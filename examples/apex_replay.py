@@ -1,8 +1,8 @@
 """Ape-X by hand (Horgan et al. 2018, arXiv:1803.00933): plain multiprocessing around one shared replay buffer.
 
-Nothing of Penstock is used but `penstock.replay`. Explorers act with an epsilon of their own and write 3-step
-transitions with first priorities; the learner samples by priority, learns with double Q-learning and a target network,
-writes new priorities back and publishes its weights. Half-way one explorer is killed, to show that nobody minds.
+Only `penstock.replay` of Penstock is used. Explorers act with different epsilons and write 3-step transitions with
+first priorities; the learner samples by priority, learns with double Q-learning and a target network, writes new
+priorities back and publishes its weights. Half-way, one explorer is killed, to show that training continues.
 
     python examples/apex_replay.py [UPDATES]
 """
@@ -37,14 +37,14 @@ def make_buffer() -> ReplayBuffer:
         },
         sampler=Prioritized(alpha=0.6, beta=0.4),
         n_step=NStep(STEPS, GAMMA),
-        # Every step is learned from 16 times, however fast either side is; nobody learns before 1,000 steps.
+        # Every step is learned from 16 times, however fast either side is; learning starts after 1,000 steps.
         rate_limiter=RateLimiter(samples_per_insert=16, min_size=1_000, tolerance=2_048),
     )
 
 
 class SharedWeights:
-    """The learner's parameters for everyone. Without a lock: a dead explorer could take one with it, and weights that
-    are half a step newer than the rest harm no exploration."""
+    """The learner's parameters, shared by all. There is no lock, because a killed explorer could keep holding it;
+    reading a mixture of two versions does no harm to exploration."""
 
     def __init__(self, network: nn.Module) -> None:
         self._memory = multiprocessing.RawArray("f", sum(p.numel() for p in network.parameters()))
@@ -65,7 +65,7 @@ def act(network: nn.Module, obs: np.ndarray) -> int:
 
 @torch.no_grad()
 def first_priorities(network: nn.Module, chunk: dict[str, np.ndarray]) -> np.ndarray:
-    """Absolute one-step TD errors [CHUNK]: the explorer knows no better before the steps after them are taken."""
+    """Absolute one-step TD errors [CHUNK]: the later steps of the 3-step errors are not taken yet."""
     q = network(torch.from_numpy(chunk["obs"])).numpy()[np.arange(CHUNK), chunk["action"]]
     q_next = network(torch.from_numpy(chunk["next_obs"])).numpy().max(axis=1)
     return np.abs(chunk["reward"] + GAMMA * ~chunk["terminated"] * q_next - q)
@@ -79,7 +79,7 @@ def explore(number: int, buffer: ReplayBuffer, weights: SharedWeights) -> None:
     env, network = gym.make(ENV), make_network()
     writer = buffer.writer(timeout=30.0)  # longer than any update takes
     obs, _ = env.reset(seed=int(chance.integers(2**31)))
-    while os.getppid() == learner:  # nobody explores for a learner that is gone
+    while os.getppid() == learner:  # ends with the learner
         weights.load_into(network)
         steps = []
         for _ in range(CHUNK):

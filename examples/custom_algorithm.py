@@ -1,7 +1,7 @@
 """Your own algorithm: asynchronous advantage actor-critic in one file.
 
-An algorithm is a config and a loss. Which environments there are, where the network runs, how experience travels,
-checkpoints and the live view: all of that is the engine's business, and works for yours as for Penstock's own.
+An algorithm is a config and a loss. Environments, the place of the network, the transport of experience, checkpoints
+and the live view are the engine's work, and serve your algorithm like Penstock's own.
 
     python examples/custom_algorithm.py [STEPS]
 """
@@ -20,11 +20,11 @@ class ActorCriticConfig(penstock.AsynchronousConfig):
     segment_length: int = 64
     """Steps per segment (T)."""
     gae_lambda: float = 1.0
-    """Lambda of the advantage estimator; at 1 an action is judged by all rewards that follow in its segment."""
+    """Lambda of the advantage estimator; with 1, an action is judged by all later rewards of its segment."""
     learning_rate: float = 1e-3
     """Step size of the optimiser."""
     max_weight: float = 1.0
-    """A step counts as much as today's policy would still choose its action, at most this much."""
+    """Largest weight of a step: its weight is the ratio of the action's probability now and when it was chosen."""
 
 
 class ActorCritic(penstock.SegmentAlgorithm):
@@ -33,11 +33,11 @@ class ActorCritic(penstock.SegmentAlgorithm):
     Config = ActorCriticConfig
 
     def targets(self, model, batch, policy, values):
-        """Advantages and value targets `[T, B]`, from the learner's own values `[T + 1, B]`: by name."""
+        """Advantages and value targets `[T, B]` by name, from the learner's own values `[T + 1, B]`."""
         return self.estimate_advantages(model, batch, values, self.config.gae_lambda)
 
     def loss(self, batch, policy, value):
-        """`-E[w A log pi(a)] + c_v L_v - c_e H`: means over the steps that count (`batch.learn`)."""
+        """`-E[w A log pi(a)] + c_v L_v - c_e H`, with means over the steps to learn from (`batch.learn`)."""
         c, learn = self.config, batch.learn
         log_prob = policy.log_prob(batch.action)
         weight = (log_prob.detach() - batch.log_prob).exp().clamp(max=c.max_weight)

@@ -1,7 +1,7 @@
-"""Your own data path in one file: the last batches of segments are kept, and learned from again beside each fresh one.
+"""Your own data path in one file: recent batches of segments are kept, and learned from again after each fresh one.
 
-A data path decides how experience gets from the lanes to the learner. This one takes all of it from Penstock's fresh
-segments, and changes only what the learner does with a batch. V-trace corrects for the age of what is kept.
+A data path decides how experience gets from the lanes to the learner. This one uses Penstock's path of fresh segments,
+and changes only what the learner does with a batch. V-trace corrects for the age of kept batches.
 
     python examples/custom_data_path.py [STEPS]
 """
@@ -20,14 +20,14 @@ from penstock.engine.paths.segments import SegmentPath
 
 @dataclass(frozen=True, kw_only=True)
 class KeepingIMPALAConfig(IMPALAConfig):
-    """IMPALA whose segments are used more than once."""
+    """IMPALA that uses segments more than once."""
 
     kept_batches: int = 16
-    """So many batches are kept; a new one takes the place of the oldest."""
+    """Number of batches to keep; a new one replaces the oldest."""
     reuse: int = 2
-    """Kept batches that are learned from again beside each fresh one."""
+    """Kept batches to learn from again after each fresh one."""
     max_policy_lag: int = 1_000
-    """What is kept grows old: V-trace is to correct for it, not the mask."""
+    """Kept batches grow old: V-trace corrects for it, so that no step is masked."""
 
 
 class KeepingLearner(SegmentLearner):
@@ -43,11 +43,11 @@ class KeepingLearner(SegmentLearner):
         metrics = super().learn(batch)
         for index in torch.randperm(len(self.kept), generator=self.choice)[: self._config.reuse].tolist():
             super().learn(replace(self.kept[index], progress=batch.progress, targets={}))
-        self.kept.append(batch.segments(torch.arange(batch.num_segments)))  # a copy: the reader's memory is used anew
+        self.kept.append(batch.segments(torch.arange(batch.num_segments)))  # a copy: the reader reuses its memory
         return metrics
 
     def experience(self):
-        """What the live view and the metrics show of it."""
+        """Metrics of the kept batches, for the live view and the files."""
         return {**super().experience(), "kept/batches": len(self.kept)}
 
 
@@ -55,7 +55,7 @@ class KeptSegments(SegmentPath):
     """Fresh segments, and a learner that keeps them."""
 
     def learner(self, arena, algorithm, state, learning, report, weights):
-        """Make the learner, in its own process."""
+        """Make the learner, in the learner's process."""
         return KeepingLearner(algorithm, arena, state, learning, report, weights)
 
 

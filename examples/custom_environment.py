@@ -1,7 +1,7 @@
-"""Your own environment: a ferry that has to come to rest at its pier.
+"""Your own environment: a ferry that has to stop at its pier.
 
-Any `gymnasium.Env` trains with one call. No `if __name__ == "__main__"` is needed: workers are not started by
-running this script again, and a class defined in it travels to them by value.
+Any `gymnasium.Env` trains with one call. No `if __name__ == "__main__"` is needed: workers do not run this script
+again, and a class defined in it is sent to them by value.
 
     python examples/custom_environment.py [STEPS]
 """
@@ -15,7 +15,7 @@ import penstock
 
 
 class Ferry(gym.Env):
-    """A ferry on a line. It sees where it is and how fast it goes, and may thrust back, not at all, or forward."""
+    """A ferry on a line. It observes its place and speed, and may thrust backward, not at all, or forward."""
 
     observation_space = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
     action_space = gym.spaces.Discrete(3)
@@ -32,8 +32,8 @@ class Ferry(gym.Env):
         self.speed += 0.005 * (action - 1)
         self.place = np.clip(self.place + self.speed, -1.0, 1.0)
         distance = abs(self.place)
-        has_moored = distance < 0.05 and abs(self.speed) < 0.01  # terminated: nothing comes after
-        is_late = self.time == 200  # truncated: it would have gone on, and learning takes that into account
+        has_moored = distance < 0.05 and abs(self.speed) < 0.01  # terminated: no rewards follow
+        is_late = self.time == 200  # truncated: the episode could have continued, and learning accounts for that
         reward = 1.0 if has_moored else -0.1 * distance
         # Numbers in info["metrics"] reach the live view, metrics.jsonl and TensorBoard.
         return self.view(), reward, has_moored, is_late, {"metrics": {"distance": distance}}

@@ -1,8 +1,8 @@
 """Your own network: an encoder of residual blocks, trained, saved, and loaded again without a trainer.
 
-An encoder is an `nn.Module` class that is given the observation's spec. It turns observations, float32 `[N, *shape]`,
-into features `[N, F]`; Penstock finds F out, and puts the heads for policy and value (and the memory core, if
-there is one) behind it.
+An encoder is an `nn.Module` class that is constructed with the observation's spec. It maps observations, float32
+`[N, *shape]`, to features `[N, F]`; Penstock determines F, and adds the heads for policy and value (and the memory
+core, if there is one) after it.
 
     python examples/custom_network.py [STEPS]
 """
@@ -19,7 +19,7 @@ WIDTH = 64
 
 
 class Block(nn.Module):
-    """What a block does is added to what it was given."""
+    """Residual block: its output is added to its input."""
 
     def __init__(self):
         super().__init__()
@@ -44,7 +44,7 @@ with (
 ):
     algo.train()
     algo.save(f"{place}/balanced")
-    # The weights are in the checkpoint; the class is only named there, so it is given again.
+    # The checkpoint has the weights, but only the name of the class, which is therefore given again.
     policy = penstock.load_policy(f"{place}/balanced", encoder=ResidualEncoder)
 
 numbers = sum(parameter.numel() for parameter in policy.model.parameters())

@@ -1,7 +1,7 @@
-"""Your own algorithm from replay: Munchausen DQN (Vieillard et al. 2020, arXiv:2007.14430), DQN with another target.
+"""Your own replay algorithm: Munchausen DQN (Vieillard et al. 2020, arXiv:2007.14430), DQN with another target.
 
-An algorithm from replay is a config, a network and a loss. Rollout workers, replay buffer, rate limiter, target
-network, checkpoints and the live view work for yours as for Penstock's own.
+A replay algorithm is a config, a network and a loss. Rollout workers, replay buffer, rate limiter, target network,
+checkpoints and the live view work for yours as for Penstock's own.
 
     python examples/custom_replay_algorithm.py [STEPS]
 """
@@ -19,14 +19,14 @@ from penstock.config import require
 
 @dataclass(frozen=True, kw_only=True)
 class MunchausenConfig(DQNConfig):
-    """DQN that rewards an agent for being sure of what it did."""
+    """DQN that rewards an agent for being sure of its action."""
 
     temperature: float = 0.03
-    """Of the policy softmax(q / temperature) (section 3)."""
+    """Temperature of the policy softmax(q / temperature) (section 3)."""
     bonus: float = 0.9
     """Weight of the action's log-probability in the reward (section 3)."""
     least_log_prob: float = -1.0
-    """The log-probability times the temperature is clipped below here (section 3)."""
+    """Lower clipping bound of the log-probability times the temperature (section 3)."""
     normalize_returns: bool = False
 
     def validate(self):
@@ -38,12 +38,12 @@ class MunchausenConfig(DQNConfig):
 
 
 class MunchausenDQN(DQN):
-    """Adds the scaled log-policy to the reward, and values what comes next softly."""
+    """Adds the scaled log-policy to the reward, and uses the soft value of the next observation."""
 
     Config = MunchausenConfig
 
     def evaluate(self, model, batch):
-        """`y = r + bonus * [t log pi(a|o)]_clipped + discount * sum_a' pi (q' - t log pi)`, all by the target."""
+        """`y = r + bonus * [t log pi(a|o)]_clipped + discount * sum_a' pi (q' - t log pi)`, by the target network."""
         c = self.config
         action = batch.action.unsqueeze(1)
         with torch.no_grad():

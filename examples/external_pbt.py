@@ -1,7 +1,7 @@
-"""Population-based training decided from outside: two policies of one run, and a rule of your own that copies them.
+"""Population-based training decided from outside: two policies of one run, and your own rule that copies them.
 
 `train(n)` leaves the processes warm. Between two calls a rule reads scores, copies the better policy to the worse one
-with `copy_policy`, and sets what the copy goes on with by `set_hyperparameters`: the next batch is learned with it.
+with `copy_policy`, and changes the copy's settings with `set_hyperparameters`: they hold from the next batch on.
 
     python examples/external_pbt.py [STEPS PER ROUND] [ROUNDS]
 """
@@ -30,7 +30,7 @@ with penstock.PPO(
         ))  # fmt: skip
         worse, better = sorted(scores, key=scores.get)
         if scores[better] > scores[worse]:
-            algo.copy_policy(better, worse)  # weights, normalisation and optimiser; the settings stay its own
+            algo.copy_policy(better, worse)  # weights, normalisation and optimiser, but not the settings
             factor = draw.choice((0.8, 1.2))
             names = ("learning_rate", "entropy_coef", "clip_range")
             algo.set_hyperparameters({worse: {name: settings[better][name] * factor for name in names}})

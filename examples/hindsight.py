@@ -1,10 +1,10 @@
-"""Hindsight: a reward for the goal alone is enough, because every episode reaches some goal.
+"""Hindsight: a reward only at the goal is enough, because every episode reaches some goal.
 
     python examples/hindsight.py [STEPS]
 
-A hand is to come to a point of the plane and stay there. Each step costs 1 unless the hand is at the goal, so that a
-random policy is hardly ever told anything. With hindsight="future" each episode is learned from again as if points
-where the hand came to had been the goals; the environment's own compute_reward says what that would have brought.
+A hand must move to a point of the plane and stay there. Each step costs 1 unless the hand is at the goal, so that a
+random policy hardly ever sees another reward. With hindsight="future" each episode is also learned from as if points
+that the hand reached had been the goals; the environment's own compute_reward returns the rewards for them.
 """
 
 import sys
@@ -19,7 +19,7 @@ NEAR = 0.05
 
 
 class Reach(gym.Env):
-    """A hand in a square of side 2. It sees where it is and where to go, and moves by up to 0.1 in each direction."""
+    """A hand in a square of side 2. It observes its place and its goal, and moves by up to 0.1 in each direction."""
 
     action_space = Box(-1.0, 1.0, (2,), np.float32)
     observation_space = Dict(
@@ -36,14 +36,14 @@ class Reach(gym.Env):
         self.hand = np.clip(self.hand + 0.1 * action, -1.0, 1.0).astype(np.float32)
         self.time += 1
         reward = float(self.compute_reward(self.hand, self.goal, {}))
-        # What the last info of an episode says is shown, logged and evaluated as its success.
+        # "is_success" in an episode's last info is shown, logged and evaluated as its success.
         return self.view(), reward, False, self.time == 50, {"is_success": reward == 0.0}
 
     def compute_reward(self, achieved_goal, desired_goal, info):
-        """0 at the goal, else -1; of one goal [2], or of many [N, 2] at once."""
+        """0 at the goal, else -1; for one goal [2], or for many [N, 2] at once."""
         return -(np.linalg.norm(achieved_goal - desired_goal, axis=-1) > NEAR).astype(np.float32)
 
-    # No step of this task is final. Where one is, compute_terminated(achieved_goal, desired_goal, info) says which.
+    # This task never terminates. For one that does, add compute_terminated(achieved_goal, desired_goal, info).
 
     def view(self):
         return {"observation": self.hand, "achieved_goal": self.hand, "desired_goal": self.goal}

@@ -1,7 +1,7 @@
-"""Memory: a maze that nobody can solve who does not remember how it began.
+"""Memory: a maze that cannot be solved without remembering its start.
 
-`memory="gru"` (or "lstm") puts a recurrent core behind the encoder. Its state is kept for every environment, forgotten
-where an episode begins, and learned through time within a segment.
+`memory="gru"` (or "lstm") adds a recurrent core after the encoder. Its state is kept for every environment and reset
+where an episode begins; gradients flow through time within a segment.
 
     python examples/memory.py [STEPS]
 """
@@ -15,10 +15,10 @@ import penstock
 
 
 class TMaze(gym.Env):
-    """A corridor that ends at a wall. A sign at its entrance says where the prize is: left or right of the wall.
+    """A corridor that ends at a wall. A sign at its entrance shows where the prize is: left or right of the wall.
 
-    It sees the sign (-1 or 1; 0 where there is none) and whether it stands at the wall. The way there is straight: only
-    the last action counts, and without a memory of the sign no policy has a mean return above 0.
+    Observations are the sign (-1 or 1; 0 after the entrance) and whether the agent stands at the wall. The way there is
+    straight: only the last action counts, and without a memory of the sign no policy has a mean return above 0.
     """
 
     observation_space = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)

@@ -1,7 +1,7 @@
-"""Your own loop around training: two trainers, of which the worse one takes over the better one's weights.
+"""Your own loop around training: of two trainers, the worse one copies the better one's weights.
 
-`train(n)` returns after n more steps and leaves the processes warm, so a loop outside may look, decide and go on:
-population-based training (arXiv:1711.09846), curricula, searches for settings.
+`train(n)` returns after n more steps and leaves the processes warm, so that an outer loop can inspect, decide and
+continue: population-based training (arXiv:1711.09846), curricula, searches for settings.
 
     python examples/outside_loop.py [STEPS PER ROUND] [ROUNDS]
 """
@@ -32,7 +32,7 @@ for number in range(1, rounds + 1):
         for mean_return, algo in zip(returns, population, strict=True)
     )
     print(f"round {number}: {scores}")
-    # Experience that the loser's old policy has under way is fenced off: nothing is learned from it any more.
+    # Experience of the loser's old policy that is still under way is discarded: nothing is learned from it.
     population[loser].set_parameters(population[winner].get_parameters())
 
 for algo in population:

@@ -5,7 +5,7 @@
 
 Ray restores a trial from another trial's checkpoint with changed settings (population-based training), or from its own
 checkpoint on another machine. The trial continues with the weights, the optimiser's state and the steps of the
-checkpoint. The present settings of the trial are given to `Trainer.resume`, where they replace restored ones. A change
+checkpoint. The current settings of the trial are given to `Trainer.resume`, where they replace restored ones. A change
 of a setting that is fixed within a run, such as the network, raises an error with the reason.
 
 Ray writes settings to files and resumes trials from them: secrets among the environment's arguments are refused.
@@ -36,7 +36,7 @@ class PenstockTrainable(tune.Trainable):
         self.algo = penstock.APPO(**self.settings(), run_dir=self.folder / "run")
 
     def settings(self) -> dict[str, Any]:
-        """Return the trial's present settings."""
+        """Return the trial's current settings."""
         ours = {name: value for name, value in self.config.items() if name != "steps_per_iteration"}
         return {"eval_interval": 0, **ours}
 

@@ -1,7 +1,8 @@
-"""What a population has found, repeated by one policy: the schedule of the best member and its ancestors.
+"""A population's result, repeated by one policy: the schedule of the best member and its ancestors.
 
-`lineage.jsonl` says which settings each policy had at which steps, and whom it copied. `load_schedule` makes a schedule
-of it by the steps that the weights have learned from; `schedule=` lets a run follow it from its first batch on.
+`lineage.jsonl` records the settings of each policy over its steps, and the policies that it copied. `load_schedule`
+turns it into a schedule over the steps that the weights have learned from; `schedule=` makes a run follow it from its
+first batch on.
 
     python examples/replayed_schedule.py [STEPS OF EACH POLICY]
 """

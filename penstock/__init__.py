@@ -1,4 +1,4 @@
-"""Penstock: asynchronous reinforcement learning, in as many processes as the machine has cores for.
+"""Penstock: asynchronous reinforcement learning that uses every core of the machine.
 
 Public interface. Names are imported on first use, so that importing the package is cheap.
 """
@@ -106,7 +106,7 @@ _HOMES = {
     "load_policy": "penstock.play.policy",
     "load_schedule": "penstock.population.schedule",
     "make_env": "penstock.envs",
-}  # of all other names: penstock.engine.faces
+}  # all other names: penstock.engine.faces
 
 
 def __getattr__(name: str) -> Any:
@@ -122,7 +122,7 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name, "penstock.engine.faces")
     if threading.current_thread() is not threading.main_thread():
         return getattr(importlib.import_module(home), name)
-    # Ctrl-C waits: an import of torch that was broken off makes the next one crash the process.
+    # Delay Ctrl-C: after an interrupted import of torch, the next one crashes the process.
     interrupts: list[Any] = []
     before = signal.signal(signal.SIGINT, lambda *interrupt: interrupts.append(interrupt))
     try:

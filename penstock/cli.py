@@ -29,7 +29,7 @@ from penstock.commands.training import resume, train
 from penstock.commands.usage import HELP, bench_usage, usage
 from penstock.output import lossy_output
 
-GRACE = 5.0  # seconds that threads have to end when their process does
+GRACE = 5.0  # seconds that threads have to end after the command
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -38,11 +38,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     argv
-        Arguments after the program's name; None: those of this process.
+        Arguments after the program's name; None: ``sys.argv[1:]``.
     """
     atexit.unregister(gc.freeze)
-    atexit.register(gc.freeze)  # a process that ends collects no garbage among the modules of torch: half a second
-    with lossy_output():  # a closed pipe, as of `head`, causes no traceback and ends no training
+    atexit.register(gc.freeze)  # no garbage collection of torch's modules at exit, which takes half a second
+    with lossy_output():  # a closed pipe, as after `| head`, prints no traceback and ends no training
         code = _command(list(sys.argv[1:] if argv is None else argv))
     if argv is None:
         threading.Thread(target=_end_despite_threads, args=[code], daemon=True).start()
@@ -50,11 +50,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _end_despite_threads(code: int) -> None:
-    """End the process where threads of an environment run on, for which Python would wait."""
+    """End the process after `GRACE` even if threads of an environment still run, for which Python would wait."""
     time.sleep(GRACE)
     if left := [one.name for one in threading.enumerate() if not one.daemon and one is not threading.main_thread()]:
         with lossy_output():
-            print(f"warning: ended while threads run on: {', '.join(left)}; let close() end them", file=sys.stderr)
+            print(f"warning: ended with threads still running: {', '.join(left)}; end them in close()", file=sys.stderr)
         atexit._run_exitfuncs()
         os._exit(code)
 
@@ -96,7 +96,7 @@ def doctor(args: list[str]) -> int:
     from penstock.doctor.machine import run_checks
 
     if sys.stderr.isatty():
-        print(f"checking {flags.env or 'this machine'}, which takes some seconds", file=sys.stderr)
+        print(f"checking {flags.env or 'this machine'}, which takes a few seconds", file=sys.stderr)
     if flags.env is None:
         if flags.env_kwargs or flags.wrapper or flags.vectorize != "make":
             raise CommandError("--env-kwargs, --vectorize and --wrapper need --env")
@@ -125,7 +125,7 @@ def bench(args: list[str]) -> int:
 
 
 def _of(module: str, does: str, name: str = "command") -> Callable[[list[str]], int]:
-    """Return the command of a module, which is imported when it runs, with a docstring that says what it `does`."""
+    """Return a command that imports its module when it runs; `does` is its docstring."""
 
     def run(args: list[str]) -> int:
         with explained():
@@ -141,16 +141,16 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "eval": evaluate,
     "info": info,
     "resume": resume,
-    "runs": _of("penstock.studies.table", "Show runs and their present state."),
+    "runs": _of("penstock.studies.table", "Show runs and their current state."),
     "multirun": _of("penstock.studies.multirun", "Train many runs: algorithms, settings and seeds."),
-    "plot": _of("penstock.studies.plot", "Draw a metric of many runs, with one curve for all seeds."),
+    "plot": _of("penstock.studies.plot", "Plot a metric of many runs, with one curve for all seeds."),
     "compare": _of("penstock.studies.compare", "Compare groups of runs, with intervals."),
     "tag": _of("penstock.studies.tag", "Give runs tags and notes, or archive them."),
     "watch": _of("penstock.studies.watch", "Show the live view of a run that trains elsewhere."),
     "report": _of("penstock.studies.report", "Write runs as one HTML file with all charts."),
     "dashboard": _of("penstock.dashboard.command", "Show runs in the browser while they train."),
     "export": _of(
-        "penstock.export.command", "Write a trained policy as one file that runs anywhere, or check such a file."
+        "penstock.export.command", "Export a trained policy as one file that runs anywhere, or check such a file."
     ),
     "doctor": doctor,
     "bench": bench,
@@ -158,7 +158,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "search": _of("penstock.search.command", "Find the settings that learn best on a task."),
     "pbt": _of("penstock.search.population_command", "Train a population of runs that copy each other."),
     "hub": _of("penstock.exchange.command", "Publish runs on the Hugging Face Hub, and fetch published ones.", "hub"),
-    "import-sb3": _of("penstock.exchange.command", "Make a run of a model of Stable-Baselines3.", "import_sb3"),
+    "import-sb3": _of("penstock.exchange.command", "Convert a Stable-Baselines3 model to a run.", "import_sb3"),
 }
 
 

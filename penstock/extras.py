@@ -29,7 +29,7 @@ _IDS = {
 
 
 def extras() -> dict[str, list[Requirement]]:
-    """Return each extra's requirements by name, except extras made of other extras; None without metadata."""
+    """Return the requirements of each extra, except extras made of other extras; empty without metadata."""
     found: dict[str, list[Requirement]] = {}
     for requirement in _requirements(_PACKAGE):
         if match := re.search(r'extra == "([\w.-]+)"', str(requirement.marker)):
@@ -38,7 +38,7 @@ def extras() -> dict[str, list[Requirement]]:
 
 
 def missing_from(requirements: list[Requirement]) -> list[str]:
-    """Return the requirements that are not met, as ``pip`` takes them, including those of their own extras."""
+    """Return the unmet requirements as arguments of ``pip``, including those of their own extras."""
     return list(dict.fromkeys(text for each in requirements for text in _missing_of(each)))
 
 
@@ -58,7 +58,7 @@ def install_command(extra: str) -> str:
 
 
 def extra_with(module: str) -> str | None:
-    """Return the extra that installs a module, by the name of the module or its package; None: no extra does."""
+    """Return the extra that installs a module, given the module's or its package's name; None if there is none."""
     name, known = _normalized(module.partition(".")[0]), extras()
     if name in known:
         return name
@@ -106,7 +106,7 @@ def _of_its_extras(requirement: Requirement) -> list[Requirement]:
 
 
 def _requirements(package: str) -> list[Requirement]:
-    from packaging.requirements import Requirement  # slow to import, and needed after an error alone
+    from packaging.requirements import Requirement  # slow to import, and needed only after an error
 
     try:
         return [Requirement(text) for text in requires(package) or []]

@@ -1,4 +1,4 @@
-"""Command-line flags generated from a config dataclass, the one definition for Python, flags and config.json."""
+"""Command-line flags generated from a config dataclass: one definition serves Python, flags and config.json."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def parse_config(config_class: type[C], args: Sequence[str], prog: str) -> C:
         The config dataclass of an algorithm.
     args
         Flags. ``--preset NAME`` among them changes the defaults.
-        prog
-            Name of the command in its help.
+    prog
+        Name of the command in its help.
 
     Raises
     ------
@@ -84,8 +84,8 @@ def parse_changes(
         Settings of the run, as in its ``config.json``.
     args
         Flags: one per field that can change within a run.
-        prog
-            Name of the command in its help.
+    prog
+        Name of the command in its help.
 
     Returns
     -------
@@ -154,7 +154,7 @@ class InfoFlags:
     checkpoint: str = "best"
     """Checkpoint of the run: "best", "latest", or its number of steps."""
     trust_code: bool = False
-    """Run code that came with a copied run, such as the file of its encoder."""
+    """Run code that came with a copied run, such as its encoder's file."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,7 +171,7 @@ class EvalFlags:
     sampled: bool = False
     """Sample actions instead of playing the most probable ones."""
     env: str | None = None
-    """Another environment to play, with the spaces of the run's: an id, "module:Class" or "file.py:Class"."""
+    """Another environment to play, with the same spaces: an id, "module:Class" or "file.py:Class"."""
     env_kwargs: Annotated[dict[str, Any], _SETTINGS] = dataclasses.field(default_factory=dict)
     """Arguments of the environment. The run's own apply unless overridden here or by --env; secrets are not saved."""
     vectorize: Literal["make", "vector"] = "make"
@@ -190,7 +190,7 @@ class EvalFlags:
     max_steps: int | None = None
     """Steps after which an episode is given up; None: the run's eval_max_steps."""
     trust_code: bool = False
-    """Run code that came with a copied run, such as the file of its environment."""
+    """Run code that came with a copied run, such as its environment's file."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -279,7 +279,7 @@ def _groups(
 def _read(name: str, flags: list[Flag], args: Sequence[str], prog: str, description: str) -> dict[str, Any]:
     """Read flags and groups of flags; return the values by name."""
     values: dict[str, Any] = {}
-    # Each flag has its help: without the marker, tyro looks for more in the source of a class that has none.
+    # Without the marker, tyro would search for more help in the source of the class, which has none.
     marker = (tyro.conf.HelptextFromCommentsOff,)
     for flag, value in vars(_cli(_flags_class(name, flags), args, prog, description, marker)).items():
         values |= vars(value) if flag.startswith("group_") else {flag: value}
@@ -297,7 +297,7 @@ def _cli(
 
 
 def _switches(flags_class: Any) -> Iterator[str]:
-    """Yield the names of flags that are true or false."""
+    """Yield the names of boolean flags."""
     for field in dataclasses.fields(flags_class):
         kind = typing.get_args(field.type)[0] if typing.get_origin(field.type) is Annotated else field.type
         yield from _switches(kind) if dataclasses.is_dataclass(kind) else [field.name] * (kind in (bool, "bool"))
@@ -335,12 +335,12 @@ def _read_whole_number(args: list[str]) -> int:
     except ValueError:
         number = float(text)
     if not number.is_integer():
-        raise ValueError(f"{text} is no whole number")
+        raise ValueError(f"{text} is not a whole number")
     return int(number)
 
 
 def _require_own_names(config_class: type[Config], args: Sequence[str]) -> None:
-    """Raise `ConfigError` for another library's flag, with Penstock's; tyro refuses other unknown flags."""
+    """Raise `ConfigError` for another library's flag, naming Penstock's; tyro rejects other unknown flags."""
     known = [field.name for field in dataclasses.fields(config_class)]
     for flag in (arg.partition("=")[0] for arg in args if arg.startswith("--")):
         name = flag.removeprefix("--").replace("-", "_")
@@ -355,7 +355,7 @@ def _always(value: Any) -> Callable[[], Any]:
 
 
 def _preset_in(args: Sequence[str]) -> str | None:
-    """Return the preset among the arguments; it gives the flags' defaults, and must be known before they are read."""
+    """Return the preset among the arguments: it sets the flags' defaults, so it is needed before they are parsed."""
     preset = None
     for arg, after in zip(args, [*args[1:], ""], strict=False):
         if arg == f"--{_PRESET}":
@@ -366,7 +366,7 @@ def _preset_in(args: Sequence[str]) -> str | None:
 
 
 def _flag_type(hint: Any) -> Any:
-    """Return a flag's type for tyro, without types that only Python has: callables and path objects."""
+    """Return a flag's type for tyro, without types that no flag can express: callables and path objects."""
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         if dict[str, int] in typing.get_args(hint):
             return Annotated[Any, _spec("INT|STR|JSON", _read_json, shown=_shown_json)]
@@ -407,7 +407,7 @@ def _read_numbers(args: list[str]) -> tuple[int, ...]:
     except ValueError:
         text = " ".join(args)
         example = " ".join(re.findall(r"\d+", text)) or "64 64"
-        raise ValueError(f"{text!r} is not legal: write whole numbers with spaces between, e.g. {example}") from None
+        raise ValueError(f"{text!r} is not legal: write whole numbers separated by spaces, e.g. {example}") from None
 
 
 _CALLABLE = typing.get_origin(Callable[..., Any])

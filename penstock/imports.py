@@ -21,7 +21,7 @@ _check: ContextVar[Callable[[str], bool] | None] = ContextVar("check", default=N
 
 
 class UntrustedCodeError(Exception):
-    """Code named by a run that may have been copied from elsewhere; the message says how to run it nevertheless."""
+    """Code named by a run that may have been copied from elsewhere; the message says how to run it anyway."""
 
 
 class NoSuchPlaceError(LookupError):
@@ -49,7 +49,7 @@ def checking_places(check: Callable[[str], bool]) -> Iterator[None]:
     Parameters
     ----------
     check
-        Returns whether the code is the user's own or a package's; raises `UntrustedCodeError`.
+        Returns True for the user's own code and False for a package's; raises `UntrustedCodeError` for any other.
     """
     token = _check.set(check)
     try:
@@ -59,13 +59,13 @@ def checking_places(check: Callable[[str], bool]) -> Iterator[None]:
 
 
 def is_own(place: str) -> bool:
-    """Return whether code is the user's own, wherever it lies; raise `UntrustedCodeError` for forbidden code."""
+    """Return whether code is the user's own, not a package's; raise `UntrustedCodeError` for forbidden code."""
     check = _check.get()
     return check is None or check(place)
 
 
 def place_of(named: Any) -> str:
-    """Return the place from which a class or function can be imported, from any folder.
+    """Return the place of a class or function, from which it can be imported in any working directory.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def place_of(named: Any) -> str:
 
 
 def why_lost(what: str, place: Any, remedy: str = "") -> str:
-    """Return why no other process can import the place of a setting `what`, with the remedy; "" where it can."""
+    """Return why no other process can import the `place` given as the setting `what`, with a remedy; "" if it can."""
     script = f"{str(place)[9:]} was defined in a script: move it to a file, and give {remedy}"
     why = f"this {what} was not saved by name: give {remedy}" if "<" in str(place) else script
     return f"{what}={place!r}: {why}" if isinstance(place, str) and ("<" in place or place[:9] == "__main__:") else ""
@@ -100,7 +100,7 @@ def why_not_built() -> str:
     installed = next((place for place in sorted(places) if any(place.glob("_native*.so"))), None)
     problem = f"penstock is imported from {own}, a source tree whose native core is not built"
     if installed is not None:
-        return f"{problem}; it hides the installed package in {installed}: work in another folder than {own.parent}"
+        return f"{problem}; it hides the installed package in {installed}: start Python outside {own.parent}"
     return f"{problem}: pip install -e {own.parent}"
 
 

@@ -9,7 +9,7 @@ credentials in an address               ``https://user:password@host?token=...``
 a value within JSON in a text           ``'{"pwd": "..."}'``
 ======================================  ==================================================
 
-Booleans, None, and numbers with a plural name (``max_tokens=512``) are no secrets.
+Booleans, None, and numbers with a plural name (``max_tokens=512``) are not secrets.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ def has_secret(text: str) -> bool:
 
 
 def flags_of_secrets(env_kwargs: Any) -> str:
-    """Return flags that give the arguments marked as secrets again; "" without any."""
+    """Return flags with which the user gives the arguments marked as secrets again; "" if there are none."""
     names = [name for name, value in env_kwargs.items() if _has_mark(value)] if isinstance(env_kwargs, Mapping) else []
     return f" --env-kwargs {' '.join(f'{name}=...' for name in names)}" if names else ""
 
 
 def masked(value: Any, name: str = "") -> Any:
-    """Return a JSON value with possible secrets, recognised by name, replaced; under such a name all of it.
+    """Return a JSON value with possible secrets replaced: all values under a secret's name, and secrets in texts.
 
     A value named "command" is masked as a command line.
     """
@@ -105,7 +105,7 @@ def masked_arguments(arguments: Sequence[str]) -> list[str]:
 
 
 def joined(arguments: Sequence[str]) -> str:
-    """Join masked words into a shell command; masks stand without quotes."""
+    """Join masked words into a shell command; masks are not quoted."""
     return " ".join(word if _HIDDEN in word and " " not in word else shlex.quote(word) for word in arguments)
 
 

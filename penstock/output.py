@@ -38,7 +38,7 @@ def lossy_output() -> Iterator[None]:
 
 
 def _lossy(stream: Any) -> Any:
-    """Return a stream to the same file; the stream itself if there is no file behind it (a notebook, a test)."""
+    """Return a lossy stream to the same file; the stream itself if it has no file (a notebook, a test)."""
     try:
         raw = _LossyFile(stream.fileno(), "w", closefd=False)
         with suppress(OSError):

@@ -51,7 +51,7 @@ class Surroundings:
 
     @contextmanager
     def outside(self) -> Iterator[None]:
-        """Within the block, itself inside `inside`, use the program's state."""
+        """Within the block, nested in one of `inside`, use the program's state."""
         with self._at(inside=False):
             yield
 
@@ -77,7 +77,7 @@ class Surroundings:
 
 @contextmanager
 def kept_settings() -> Iterator[None]:
-    """Restore at the end the state on which Penstock's own code depends, in any process.
+    """After the block, restore the state on which Penstock's own code depends in every process.
 
     This covers torch's defaults, NumPy's error handling, warning filters, locale, and handlers of termination signals.
     Working directory, environment variables and random generators belong to the environments in their own process.
@@ -107,7 +107,7 @@ def seed_generators(seed: int) -> None:
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed(seed)
     if torch := sys.modules.get("torch"):
-        # torch.manual_seed seeds other devices too, for which it reads source files: without CUDA, the CPU alone.
+        # torch.manual_seed also seeds other devices, and reads source files for it: without CUDA, seed only the CPU.
         (torch if torch.backends.cuda.is_built() else torch.default_generator).manual_seed(seed)
 
 
@@ -226,7 +226,7 @@ def _torch() -> _Torch | None:
     if torch := sys.modules.get("torch"):
         try:
             device = torch.get_default_device()
-        except AttributeError:  # in torch 2.8 once a default was taken back
+        except AttributeError:  # in torch 2.8, after a default was reset
             device = torch.device("cpu")
         return _Torch(torch.get_default_dtype(), device, torch.is_grad_enabled())
     return None

@@ -1,6 +1,6 @@
-"""Trust in what a run names: of a copied run, only code of installed packages is imported, and no URL is written to.
+"""Trust in the code and URLs that a run names: a copied run imports only installed packages and writes to no URL.
 
-A run and its checkpoints hold a seal for each module, file of code and URL in their settings: an HMAC of its place, by
+A run and its checkpoints hold a seal for each module, code file and URL in their settings: an HMAC of its place, with
 a key that only this user can read. A place without this user's seal belongs to a run from elsewhere.
 """
 
@@ -30,7 +30,7 @@ _NO_CODE = ("env_kwargs", "run", SEALS)  # the user's own values, never imported
 
 
 def seals_of(*settings: Any) -> dict[str, str]:
-    """Seal the places of code, and URLs, in settings in JSON; return nothing if this user can store no key."""
+    """Return seals of the code and URLs that JSON settings name; empty if no key can be stored for this user."""
     places = set().union(*map(_places_in, settings))
     key = _key() if places else None
     return {} if key is None else {place: _seal(key, place) for place in sorted(places)}
@@ -46,12 +46,12 @@ def code_of(
     ----------
     record
         Record with the seals: a run's ``config.json`` or a checkpoint's ``meta.json``.
-        path
-            Path of the run or checkpoint, for messages.
-        trust_code
-            Whether to import all code nevertheless.
-        given
-            The caller's own settings, whose places need no seal.
+    path
+        Path of the run or checkpoint, for messages.
+    trust_code
+        Whether to import all code anyway.
+    given
+        The caller's own settings; code that they name needs no seal.
 
     Raises
     ------
@@ -68,8 +68,8 @@ def code_of(
         what = "file" if place.endswith(".py") else "module"
         raise UntrustedCodeError(
             f"{os.fspath(path)} names code of the {what} {place!r}, which is not run: no seal says that this user has "
-            "trained with it, so it may have come with a copied run. Look at it, then give --trust-code, in Python "
-            "trust_code=True"
+            "trained with it, so it may have come with a copied run. Inspect it, then give --trust-code (in Python, "
+            "trust_code=True)"
         )
 
     with checking_places(check):
@@ -84,7 +84,7 @@ def is_sealed(record: Mapping[str, Any], place: str) -> bool:
 
 
 def names_only(settings: Any, given: Any) -> bool:
-    """Return whether settings name code, and only code that the caller's own settings name, too."""
+    """Return whether settings name code, and only code that the caller's own settings also name."""
     return set() < _places_in(settings) <= _places_in(given)
 
 
@@ -103,7 +103,7 @@ def _whole(place: str) -> str:
 
 
 def _is_installed(package: str) -> bool:
-    """Return whether a package is Penstock's or installed; Python's own modules are not."""
+    """Return whether a package is Penstock or installed; modules of the standard library do not count."""
     if package == "penstock":
         return True
     if package in sys.stdlib_module_names:
@@ -113,11 +113,11 @@ def _is_installed(package: str) -> bool:
     else:
         spec = None if package == "__main__" else importlib.util.find_spec(package)
     here = Path.cwd()
-    if spec is None:  # also searched on import; a missing module raises its own error
+    if spec is None:  # import also searches this folder; a missing module raises its own error
         return package not in sys.modules and not any((here / name).exists() for name in (package, f"{package}.py"))
     places = [Path(place).resolve() for place in [*(spec.submodule_search_locations or []), spec.origin] if place]
     known = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *site.getsitepackages()}
-    known |= {path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")}  # of layered ones
+    known |= {path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")}  # layered ones
     roots = [Path(path).resolve() for path in known if Path(path).resolve() != here]
     return bool(places) and all(any(map(place.is_relative_to, roots)) for place in places)
 

@@ -166,7 +166,7 @@ def test_a_thread_that_an_environment_leaves_keeps_no_command_from_its_end():
     code = f"import sys, threading, time, penstock.cli as cli; cli.GRACE = 0.2; {left}; sys.exit(cli.main())"
     ended = subprocess.run([sys.executable, "-c", code, "nope"], capture_output=True, text=True, timeout=60)
     assert ended.returncode == 2
-    assert "warning: ended while threads run on: simulator; let close() end them" in ended.stderr
+    assert "warning: ended with threads still running: simulator; end them in close()" in ended.stderr
 
 
 @pytest.mark.long
@@ -322,7 +322,7 @@ def test_where_the_last_steps_could_not_be_saved_it_is_said_from_which_checkpoin
     main(["train", "ppo", *ENV])
     out, err = capsys.readouterr()
     assert out.splitlines()[3:] == [
-        "last checkpoint: of step 20,000; what was learned since is not saved",
+        "last checkpoint: step 20,000; later learning is not saved",
         "resume:   penstock resume my-run --total-steps 40000",
     ]
     assert err.endswith("could not be saved: No space left; free space or fix permissions, then resume\n")
@@ -482,8 +482,8 @@ def test_a_film_without_a_name_lies_in_the_run(run_dir, capsys):
             [
                 "mean return 1.750 +/- 1.250 over 2 episodes, 1 of which ended "
                 "(CartPole-v1, weights of step 10,000, best checkpoint)",
-                "partial: 1 of them was given up after 30,000 steps: what it had returned by then counts. 1 whole one "
-                "was asked for. --max-steps sets the bound",
+                "partial: 1 of them was given up after 30,000 steps and counted with its return so far. 1 whole one "
+                "was requested. --max-steps sets the bound",
             ],
         ),
         (
@@ -491,8 +491,8 @@ def test_a_film_without_a_name_lies_in_the_run(run_dir, capsys):
             [
                 "mean return 1.333 +/- 1.179 over 3 episodes, 1 of which ended "
                 "(CartPole-v1, weights of step 10,000, best checkpoint)",
-                "partial: 2 of them were given up after 90 steps: what they had returned by then counts. 2 whole ones "
-                "were asked for, and no more are played when as many were given up. --max-steps sets the bound",
+                "partial: 2 of them were given up after 90 steps and counted with their returns so far. 2 whole ones "
+                "were requested; playing stops when as many were given up. --max-steps sets the bound",
             ],
         ),
     ],

@@ -146,7 +146,7 @@ def test_a_quota_below_the_cores_is_told_and_warned_of_below_two(monkeypatch, qu
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2, 3})
     check = CHECKS["cores"]()
     assert check.status == status
-    assert f"the cgroup allows the time of {quota}" in check.found
+    assert f"the cgroup allows {quota} cores'" in check.found
 
 
 @pytest.mark.long

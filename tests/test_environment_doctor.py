@@ -215,7 +215,7 @@ def test_a_broken_part_of_the_contract_is_named_with_advice(env, name, status, w
 def test_threads_that_close_does_not_end_are_named():
     try:
         check = found(Working)["threads"]
-        assert (check.status, check.found) == ("warn", "run on after close(): physics")
+        assert (check.status, check.found) == ("warn", "still running after close(): physics")
         assert "threads" not in found(Working, env_kwargs={"ends": "soon"}), "threads of others are not its own"
     finally:
         IS_OVER.set()

@@ -179,7 +179,7 @@ def test_a_whole_number_may_be_written_with_an_exponent(capsys):
     assert parse_changes(TinyConfig, {"env": "x"}, ["--total-steps", "4e5"], prog="p") == {"total_steps": 400_000}
     with pytest.raises(SystemExit):
         parse("--env", "x", "--total-steps", "1.5")
-    assert "1.5 is no whole number" in capsys.readouterr().err
+    assert "1.5 is not a whole number" in capsys.readouterr().err
 
 
 def test_all_words_of_a_setting_that_cannot_change_are_shown():
@@ -201,7 +201,7 @@ def test_sizes_with_something_else_than_spaces_between_are_answered_with_how_to_
         parse("--env", "x", "--hidden-sizes", value)
     assert exit_.value.code == 2
     shown = re.sub(r"[\s│]+", " ", capsys.readouterr().err)
-    assert f"{value!r} is not legal: write whole numbers with spaces between, e.g. 64 64" in shown
+    assert f"{value!r} is not legal: write whole numbers separated by spaces, e.g. 64 64" in shown
 
 
 def test_a_flag_of_another_library_is_answered_with_ours():

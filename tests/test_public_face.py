@@ -132,7 +132,7 @@ def test_a_source_tree_that_is_not_built_says_so_and_which_installed_package_it_
     own = f"ImportError: penstock is imported from {tree / 'penstock'}, a source tree whose native core is not built"
     for path, advice in (
         ([], f": pip install -e {tree}"),
-        ([installed.parent], f"; it hides the installed package in {installed}: work in another folder than {tree}"),
+        ([installed.parent], f"; it hides the installed package in {installed}: start Python outside {tree}"),
     ):
         program = f"import sys; sys.path += {list(map(str, path))}; import penstock"
         command = [sys.executable, "-S", "-c", program]  # -S: without the package that this suite tests

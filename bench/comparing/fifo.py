@@ -35,7 +35,7 @@ class FasterFifo:
         self.version: str = self._measured(1, 1, 0.0)["version"]
 
     def messages_per_second(self, producers: int, together: int, seconds: float) -> float:
-        """As of `messages.messages_per_second`."""
+        """Measure as `messages.messages_per_second` does."""
         return self._measured(producers, together, seconds)["messages_per_second"]
 
     def _measured(self, producers: int, together: int, seconds: float) -> dict:

@@ -1,4 +1,4 @@
-"""Ring and doorbell: messages per second beside another library, and round trips between two roles of the engine."""
+"""Ring and doorbell: messages per second, also of another library, and round trips between two roles of the engine."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class RoundTrip:
 
     name: str
     burners: int
-    """Processes that compute all the time beside them."""
+    """Processes that compute all the time meanwhile."""
     mark: float | None = None
     """Largest legal median, in microseconds."""
     rounds: dict[int, list[float]] = field(default_factory=dict)
@@ -109,7 +109,7 @@ class Library(Protocol):
     version: str
 
     def messages_per_second(self, producers: int, together: int, seconds: float) -> float:
-        """As of `messages.messages_per_second`."""
+        """Measure as `messages.messages_per_second` does."""
         ...
 
 
@@ -200,10 +200,10 @@ def _measure_trips(trip: RoundTrip, scale: Scale) -> RoundTrip:
 def _settings(scale: Scale, cores: int, library: Library | None) -> str:
     queue = "" if library is None else f", and {library.name}'s default queue of 1 MB"
     lines = [
-        "messages: small integers to one consumer, each process on its own, through a ring of "
+        "messages: small integers to one consumer, in separate processes, through a ring of "
         f"{CAPACITY:,} numbers{queue}",
-        "round trip: asked by a rollout worker, answered by a policy worker that has no network; none idle: beside "
-        f"{cores} processes that compute",
+        "round trip: asked by a rollout worker, answered by a policy worker that has no network; none idle: while "
+        f"{cores} processes compute",
         f"medians of {scale.rounds} rounds of {scale.seconds:g} s of messages for each library, "
         f"{2 * scale.seconds:g} s of round trips",
     ]
@@ -212,7 +212,7 @@ def _settings(scale: Scale, cores: int, library: Library | None) -> str:
 
 def _conclude(measured: list[Traffic | RoundTrip], scale: Scale) -> None:
     if not scale.judged:
-        print("--quick shows that everything works; it is too short to judge by")
+        print("--quick shows that everything works; it is too short to judge")
         return
     judged = [one for one in measured if one.met is not None]
     missed = [f"  missed: {one.name}" for one in judged if not one.met]

@@ -73,7 +73,7 @@ class Peer:
         quoted = [" ".join(f"'{r}'" if set(r) & set("<> ") else r for r in together) for together in self.requirements]
         installations = "; ".join(f"X/bin/pip install {requirements}" for requirements in quoted)
         return (
-            f"no comparison: {self.title} is needed in an environment of its own, either\n"
+            f"no comparison: {self.title} is needed in a separate environment, either\n"
             f"  python bench/{self.bench}.py --install-peers\n"
             f"or\n  python -m venv X; {installations}\n"
             f"  python bench/{self.bench}.py {self.flag} X/bin/python    (or {self.variable}=X/bin/python)"

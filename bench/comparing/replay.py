@@ -1,8 +1,8 @@
-"""The replay library beside cpprb 11.0.0 (and TorchRL), in one run.
+"""The replay library next to cpprb 11.0.0 (and TorchRL), in one run.
 
-Both have cpprb's interface, with the same fields, dtypes, alpha, beta and eps, and full, warm buffers. Each library has
-its own process; they take turns, and the medians of the rounds are compared. Samples are checked before anything is
-timed. `copy` is the time to copy the same number of bytes.
+Both are called by cpprb's interface, with the same fields, dtypes, alpha, beta and eps, and full, warm buffers. Each
+library has its own process; they take turns, and the medians of the rounds are compared. Samples are checked before
+anything is timed. `copy` is the time to copy the same number of bytes.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ class Flags:
     """Flags of ``bench/replay.py``, which takes about four minutes."""
 
     cpprb: Path | None = None
-    """Python of a virtual environment that has cpprb; None: $PENSTOCK_BENCH_CPPRB, or what --install-peers made."""
+    """Python that has cpprb; None: $PENSTOCK_BENCH_CPPRB, or the environment made by --install-peers."""
     install_peers: bool = False
     """Make that environment, in the user's cache directory."""
     torchrl: Path | None = None
-    """Python of an environment that has torchrl: its prioritized buffer is measured too."""
+    """Python that has torchrl, whose prioritized buffer is then measured too."""
     rounds: int = 15
-    """Rounds to take the medians of."""
+    """Number of rounds, whose medians are shown."""
     capacities: tuple[float, ...] = ()
-    """Measure uniform and prioritized buffers of these many rows too, e.g. 1e4 1e5 1e7."""
+    """Further numbers of rows of uniform and prioritized buffers to measure, e.g. 1e4 1e5 1e7."""
     quick: bool = False
-    """Small buffers and two short rounds, to see that all of it works."""
+    """Small buffers and two short rounds, to see that everything works."""
     json: Path | None = None
     """File to write every round to, with machine, versions and commit."""
 
@@ -82,7 +82,7 @@ class Scene:
     kind: str
     capacity: int
     operations: dict[str, str]
-    """Operation, and its title."""
+    """Titles of the operations, by name."""
     marks: dict[str, float] = field(default_factory=dict)
     workload: str = "transitions"
     cast: tuple[str, ...] = ("penstock", "cpprb", "copy")
@@ -122,7 +122,7 @@ def run(flags: Flags, libraries: Libraries = Libraries()) -> bool:
     BenchUsageError
         A flag is not legal.
     BenchError
-        A peer cannot be run, or a library fails a check: then it is not timed.
+        A peer cannot be run, or a library fails a check and is not timed.
     MemoryError
         The buffers do not fit.
     """
@@ -266,6 +266,6 @@ def _conclude(measured: list[Measured], scale: Scale, compared: bool) -> None:
     if not compared:
         print(peers.CPPRB.how_to_get())
     elif not scale.judged:
-        print("--quick shows that everything works; it is too small and too short to judge by")
+        print("--quick shows that everything works; it is too small and too short to judge")
     else:
         print(verdict(measured))

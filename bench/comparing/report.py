@@ -22,7 +22,7 @@ class Measured:
     unit: Literal["us", "/s"]
     """Microseconds per operation, or operations per second."""
     rounds: dict[str, list[float]]
-    """One figure per round, by contestant: "penstock", "cpprb", "torchrl", or "copy", copying alone."""
+    """One figure per round, by contestant: "penstock", "cpprb", "torchrl", or "copy", which only copies."""
     mark: float | None = None
     """Required ratio to cpprb."""
 

@@ -1,4 +1,4 @@
-"""Other libraries that do the work of `penstock bench throughput`, as contestants of it."""
+"""Other libraries as contestants of `penstock bench throughput`: they do the same work."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Rival:
     arguments: tuple[str, ...] = ()
     """Arguments of the program before the seconds."""
     peer: Peer | None = None
-    """Required library; None: only requirements of Penstock."""
+    """Required library; None: it needs nothing but Penstock's requirements."""
     mark: float | None = None
     """Required ratio of Penstock's rate."""
 
@@ -98,7 +98,7 @@ def contestants_of(
     works
         Names of the works.
     given
-        Python of each peer that a flag names; None: that of the variable, or the installed one.
+        Python of each peer named by a flag; None: the one named by the variable, or the installed one.
     install
         Whether missing peers are installed.
 

@@ -1,7 +1,7 @@
 """Latency between rollout worker and policy worker without other work.
 
-Each is a process with the engine's own loop. The policy worker's network takes no time: what remains is signals,
-sleeping, waking, and Python.
+Each is a process with the engine's own loop. The policy worker's network takes no time, so that the latency consists of
+signals, sleeping, waking, and Python.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def round_trips(seconds: float, burners: int) -> np.ndarray:
     seconds
         Duration.
     burners
-        Processes that compute all the time beside them.
+        Number of processes that compute all the time meanwhile.
 
     Raises
     ------

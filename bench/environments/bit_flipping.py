@@ -1,8 +1,8 @@
-"""Bit flipping: the goal environment that hindsight was invented for (arXiv:1707.01495, section 3.1).
+"""Bit flipping: the goal environment of the paper on hindsight (arXiv:1707.01495, section 3.1).
 
     penstock train dqn --env bench/environments/bit_flipping.py:BitFlipping --preset goals
 
-Two cores need a few minutes for that.
+This takes a few minutes on two cores.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Observation = dict[str, np.ndarray]
 
 
 class BitFlipping(gymnasium.Env[Observation, int]):
-    """Bits are flipped one by one until they are those of the goal; state and goal are drawn uniformly.
+    """Bits are flipped one by one until they equal the goal; state and goal are drawn uniformly.
 
     The reward is 0 for the flip that reaches the goal and ends the episode, and -1 for every other. After `bits` flips
     the episode is truncated. Chance reaches one of ``2 ** bits`` goals within `bits` flips.
@@ -25,7 +25,7 @@ class BitFlipping(gymnasium.Env[Observation, int]):
     Parameters
     ----------
     bits
-        How many there are, n.
+        Number of bits, n.
     """
 
     def __init__(self, bits: int = 15) -> None:
@@ -35,7 +35,7 @@ class BitFlipping(gymnasium.Env[Observation, int]):
         self._bits = bits
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observation, dict]:
-        """Draw bits and a goal that they are not."""
+        """Draw bits and a different goal."""
         super().reset(seed=seed)
         self._state, self._goal = self.np_random.integers(2, size=(2, self._bits), dtype=np.int8)
         if (self._state == self._goal).all():

@@ -1,8 +1,8 @@
-"""Catch: a minimal game with images, for comparing the processing of images.
+"""Catch: a minimal game with images, for comparing image processing.
 
     penstock train appo --env bench/environments/catch.py:Catch --preset atari --total-steps 130000 --eval-interval 0
 
-Two cores need a minute or two for that.
+This takes a minute or two on two cores.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import gymnasium
 import numpy as np
 
 CELLS = 12
-PIXELS = 3  # per cell and direction: 36 x 36 is the least that the convolutions of the Nature network take
+PIXELS = 3  # per cell and direction: 36 x 36 is the smallest input of the Nature network's convolutions
 
 
 class Catch(gymnasium.Env[np.ndarray, int]):
-    """A ball falls through twelve rows, straight or drifting; a paddle of three cells below is to catch it.
+    """A ball falls through twelve rows, straight or drifting; a paddle of three cells at the bottom must catch it.
 
     Observations are bytes ``[1, 36, 36]``. Actions: left, stay, right. The reward is 1 for a catch and -1 for a miss,
     at the end of an episode of eleven steps; chance catches a quarter of the balls.
@@ -27,7 +27,7 @@ class Catch(gymnasium.Env[np.ndarray, int]):
     action_space = gymnasium.spaces.Discrete(3)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
-        """Drop a ball anywhere, and put the paddle in the middle."""
+        """Drop a ball in a random column, and put the paddle in the middle."""
         super().reset(seed=seed)
         self._row, self._column = 0, int(self.np_random.integers(CELLS))
         self._drift = int(self.np_random.integers(-1, 2))
@@ -35,7 +35,7 @@ class Catch(gymnasium.Env[np.ndarray, int]):
         return self._picture(), {}
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict]:
-        """Move the paddle by a cell, and let the ball fall by one."""
+        """Move the paddle by at most one cell, and the ball down by one."""
         self._paddle = min(max(self._paddle + int(action) - 1, 1), CELLS - 2)
         if not 0 <= self._column + self._drift < CELLS:
             self._drift = -self._drift

@@ -1,4 +1,4 @@
-"""Catch in two colours, for what a policy forgets: a bright ball falls straight, a dark one is mirrored."""
+"""Catch in two colours, for measuring forgetting: a bright ball falls straight, a dark one is mirrored."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CELLS = 12
 
 
 class CatchTasks(gymnasium.Env[np.ndarray, int]):
-    """A ball falls through twelve rows; a paddle of three cells below is to catch it.
+    """A ball falls through twelve rows; a paddle of three cells at the bottom must catch it.
 
     Observations are float32 ``[4]``: row and column of the ball, column of the paddle, and the ball's colour, each
     from -1 to 1. A bright ball lands in the column that it is seen in, a dark one (``task=1``) in its mirror image.
@@ -26,14 +26,14 @@ class CatchTasks(gymnasium.Env[np.ndarray, int]):
         self._sign = 1 - 2 * task
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
-        """Drop a ball anywhere, and put the paddle in the middle."""
+        """Drop a ball in a random column, and put the paddle in the middle."""
         super().reset(seed=seed)
         self._row, self._column = 0, int(self.np_random.integers(CELLS))
         self._paddle = CELLS // 2
         return self._observation(), {}
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict]:
-        """Move the paddle by a cell, and let the ball fall by one."""
+        """Move the paddle by at most one cell, and the ball down by one."""
         self._paddle = min(max(self._paddle + int(action) - 1, 1), CELLS - 2)
         self._row += 1
         has_landed = self._row == CELLS - 1

@@ -1,4 +1,4 @@
-"""Connect four of two agents in turn, with masks of legal moves: PettingZoo's AEC kind, without its weight.
+"""Connect four for two agents in turn, with masks of legal moves: a lightweight environment of PettingZoo's AEC kind.
 
     penstock train ppo --env bench/environments/connect_four.py:ConnectFour \\
         --encoder bench/environments/connect_four_network.py:Fours --total-steps 1000000
@@ -15,7 +15,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 COLUMNS, ROWS = 7, 6
 STRIDE = ROWS + 1  # bits per column: one above the highest cell stays empty
 Board = tuple[int, int]
-"""Discs of the agent that is to move, and of the other: bit ``7 column + row`` of each, rows counted from below."""
+"""Discs of the agent to move and of the other agent: bit ``7 column + row`` of each, rows counted from the bottom."""
 START: Board = (0, 0)
 
 

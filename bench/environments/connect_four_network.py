@@ -1,4 +1,4 @@
-"""A network for connect four: every four in a line lies in a square of four by four, which one convolution sees."""
+"""A network for connect four: any four in a line lie in a square of four by four, which one convolution covers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ COLUMNS, ROWS, SIDE = 7, 6, 4
 class Fours(nn.Module):
     """Features float32 ``[N, 128]`` of boards ``[N, 84]``.
 
-    Beside both players' discs the convolution sees the cells where the next disc of each column would come to lie: a
-    line of three is a threat where the fourth cell is one of them.
+    Besides both players' discs, the convolution sees the cell where the next disc of each column would land: a line of
+    three is a threat if its fourth cell is one of these.
     """
 
     output_size = 128
@@ -33,7 +33,7 @@ class Fours(nn.Module):
         )
 
     def forward(self, observation: dict[str, Tensor]) -> Tensor:
-        """See the board, which is all that an observation has beside its mask."""
+        """Return the features of the board, the only part of an observation besides the mask."""
         (board,) = observation.values()
         discs = board.unflatten(1, (2, COLUMNS, ROWS))
         taken = discs.sum(1, keepdim=True)

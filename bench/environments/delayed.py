@@ -79,7 +79,7 @@ class WatchRepair(DelayedTask):
             if self._is_repaired:
                 self._earned = 1.0 if self._brand % 2 == 0 else -1.0
         self._event = int(self.np_random.choice(3, p=(0.9, 0.05, 0.05)))
-        if self._is_repaired and self._steps < self._delay:  # the last event is not seen any more
+        if self._is_repaired and self._steps < self._delay:  # the last event is not observed
             self._earned += self._noise * (0.0, 1.0, -1.0)[self._event]
         return self._steps == self._delay
 
@@ -94,10 +94,10 @@ class WatchRepair(DelayedTask):
 
 
 class DelayedGrid(DelayedTask):
-    """A walk of `length` steps on a grid of `width` x `width`: treasures are counted up and paid at the end.
+    """A walk of `length` steps on a grid of `width` x `width`: treasures are added up and paid at the end.
 
-    Treasures lie in one corner, and a walker that stands there earns 1 for each step. The best walk goes there without
-    a detour; success is to have walked so.
+    The treasures are in one corner, where a walker earns 1 for each step. The best walk goes there without a detour;
+    this counts as success.
     """
 
     def __init__(self, width: int = 5, length: int = 30) -> None:
@@ -124,12 +124,12 @@ class DelayedGrid(DelayedTask):
 
 
 class KeyAndDoor(DelayedTask):
-    """A key lies at the start of a corridor of `delay` steps, and is worth 1 at the door behind it.
+    """A key at the start of a corridor of `delay` steps is worth 1 at the door at its end.
 
-    The key hangs on one of three hooks, which one is shown, and the first action alone may take it; the fourth action
-    does nothing. Whether the walker has got it is shown once; the corridor shows how far it is. On the way lie apples,
-    `apples` of them in the mean: each is seen, and good (1/2) or bad (-1/2) by chance. Their worth is paid at the door,
-    too.
+    The key hangs on one of three hooks. The first observation shows which, and only the first action can take it; the
+    fourth action does nothing. Whether the walker has the key is shown once; later observations show the progress. On
+    the way there are `apples` apples on average, each observed, and good (1/2) or bad (-1/2) by chance. Their worth is
+    also paid at the door.
     """
 
     def __init__(self, delay: int = 100, apples: float = 8.0) -> None:
@@ -158,10 +158,10 @@ class KeyAndDoor(DelayedTask):
 
 
 class ChoiceAtStart(DelayedTask):
-    """One of `num_actions` choices is the best, and `delay` steps of waiting tell nothing of it.
+    """One of `num_actions` choices is the best; the `delay` steps after it do not show which.
 
-    Choice i is worth i / (num_actions - 1), and while one waits, one step in ten brings or costs `noise` by chance,
-    which is seen.
+    Choice i is worth i / (num_actions - 1). While waiting, one step in ten earns or costs `noise` by chance, which is
+    observed.
     """
 
     def __init__(self, delay: int = 200, num_actions: int = 4, noise: float = 0.5) -> None:
@@ -196,9 +196,9 @@ class AtOnce(gymnasium.Wrapper[Any, Any, Any, Any]):
     Parameters
     ----------
     task
-        Name of its class.
+        Name of the task's class.
     **settings
-        Of the task.
+        Arguments of the task.
     """
 
     def __init__(self, task: str, **settings: Any) -> None:
@@ -224,9 +224,9 @@ class AllAtTheEnd(gymnasium.Wrapper[Any, Any, Any, Any]):
     Parameters
     ----------
     env_id
-        Its Gymnasium id.
+        Gymnasium id of the environment.
     **settings
-        Of the environment.
+        Arguments of the environment.
     """
 
     def __init__(self, env_id: str = "CartPole-v1", **settings: Any) -> None:

@@ -1,4 +1,4 @@
-"""Matching: a small task whose rewards have any scale, for comparing how algorithms bear it.
+"""Matching: a small task with rewards of any scale, for comparing how algorithms cope with the scale.
 
     penstock train dqn --env bench/environments/matching.py:Matching --env-kwargs scale=1000 --total-steps 10000
 """

@@ -1,4 +1,4 @@
-"""Fixed players of board games: for bench/self_play.py, and of connect four also for evaluations of a run.
+"""Fixed players of board games: for bench/self_play.py, and for connect four also for evaluations of a run.
 
     penstock train ppo --env bench/environments/connect_four.py:ConnectFour --opponents past \\
         --eval-against random bench/environments/players.py:OnePly
@@ -21,13 +21,13 @@ Board = Any
 
 
 def random_move(game: ModuleType, board: Board, chance: random.Random) -> int:
-    """Any legal move."""
+    """Return a random legal move."""
     move: int = chance.choice(game.legal(board))
     return move
 
 
 def one_ply_move(game: ModuleType, board: Board, chance: random.Random) -> int:
-    """Win, if a move wins; else take the place where the other would win; else any legal move."""
+    """Return a winning move; else one that blocks a win of the other player; else a random legal move."""
     moves: list[int] = game.legal(board)
     for move in moves:
         if game.has_lost(game.after(board, move)):
@@ -40,7 +40,7 @@ def one_ply_move(game: ModuleType, board: Board, chance: random.Random) -> int:
 
 
 class OnePly:
-    """Plays connect four as `one_ply_move` does, from what an agent observes."""
+    """Plays connect four as `one_ply_move` does, from an agent's observations."""
 
     def __init__(self, seed: int) -> None:
         self._chance = random.Random(seed)

@@ -2,7 +2,7 @@
 
     penstock train appo --env bench/environments/pong_positions.py:PongPositions --total-steps 1000000 --eval-interval 0
 
-With images it takes hours on two cores, and the time at a return of -20 varies with the seed.
+With images, learning takes hours on two cores, and the time spent at a return of -20 varies with the seed.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ FRAME_SKIP = 4
 class PongPositions(gymnasium.Wrapper[np.ndarray, int, np.ndarray, int]):
     """Pong with a frame skip of 4, no sticky actions and whole games to 21.
 
-    Observations are float32 ``[8]``: four positions, from 0 to 1, and ten times what they moved by in the last step.
+    Observations are float32 ``[8]``: four positions, from 0 to 1, and ten times their change in the last step.
     """
 
     observation_space = gymnasium.spaces.Box(-10.0, 10.0, (2 * len(POSITIONS),), np.float32)
 
     def __init__(self) -> None:
-        gymnasium.register_envs(ale_py)  # here: in the processes that play, too
+        gymnasium.register_envs(ale_py)  # here, so that it also happens in other processes
         game = gymnasium.make("ALE/Pong-v5", obs_type="ram", frameskip=FRAME_SKIP, repeat_action_probability=0.0)
         super().__init__(game)
         self.observation_space = type(self).observation_space

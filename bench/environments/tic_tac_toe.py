@@ -1,4 +1,4 @@
-"""Tic-tac-toe of two agents in turn, with masks of legal moves: PettingZoo's AEC kind, without its weight.
+"""Tic-tac-toe for two agents in turn, with masks of legal moves: a lightweight environment of PettingZoo's AEC kind.
 
     penstock train ppo --env bench/environments/tic_tac_toe.py:TicTacToe --total-steps 1000000
     python bench/self_play.py tic-tac-toe RUN
@@ -15,7 +15,7 @@ LINES = (
     (0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6),
 )  # fmt: skip
 Board = tuple[int, ...]
-"""Nine cells, row by row: 1 where the agent that is to move has a mark, -1 where the other has one, 0 where none is."""
+"""Nine cells, row by row: 1 for a mark of the agent to move, -1 for a mark of the other agent, 0 for an empty cell."""
 START: Board = (0,) * 9
 
 

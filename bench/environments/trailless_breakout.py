@@ -11,11 +11,11 @@ import gymnasium
 import numpy as np
 
 TRAIL = 2
-"""The channel that shows where the ball was one step ago."""
+"""Channel of the ball's place one step ago."""
 
 
 class TraillessBreakout(gymnasium.Wrapper):
-    """MinAtar/Breakout-v1 whose channel of the ball's last place is empty: bool ``[10, 10, 4]``."""
+    """MinAtar/Breakout-v1 with an empty channel instead of the ball's last place: bool ``[10, 10, 4]``."""
 
     def __init__(self) -> None:
         import minatar.gym

@@ -32,7 +32,7 @@ class TwoCartPoles:
         return self._poles[agent].action_space
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict, dict]:
-        """Begin anew with both; each has a seed of its own."""
+        """Reset both, with different seeds."""
         self.agents, self._steps = list(self.possible_agents), 0
         observations: dict[str, np.ndarray] = {}
         for number, (agent, pole) in enumerate(self._poles.items()):
@@ -40,7 +40,7 @@ class TwoCartPoles:
         return observations, {}
 
     def step(self, actions: dict[str, int]) -> tuple[dict, dict, dict, dict, dict]:
-        """Push the carts whose poles still stand."""
+        """Push the carts of the agents that still play."""
         self._steps += 1
         observations, rewards, terminated, truncated = {}, {}, {}, {}
         for agent, action in actions.items():

@@ -1,11 +1,11 @@
-"""CartPole-v1 in a bare loop without any framework: what Python itself allows on this machine.
+"""CartPole-v1 in a bare loop without any framework: the speed that Python itself allows on this machine.
 
     python bench/peers/bare_cartpole.py SECONDS [PROCESSES]
 
-One `gymnasium.make` per lane, an MLP of 64x64 with two heads, one epoch of PPO's loss over batches of 256 lanes x 32
-steps, all in one process; one such process for each core, each with a policy of its own and no word between them, and
-their steps per second summed up. It does no more than that: a truncated episode counts as a terminated one, nothing is
-normalized, reported or saved. Prints `SETTINGS` and `STEPS_PER_SECOND n`, start-up not counted.
+A process has one `gymnasium.make` per lane, an MLP of 64x64 with two heads, and one epoch of PPO's loss over batches of
+256 lanes x 32 steps. There is one process for each core; they have separate policies and do not communicate, and their
+steps per second are added. Nothing else is done: a truncated episode counts as a terminated one, and nothing is
+normalized, reported or saved. Prints `SETTINGS` and `STEPS_PER_SECOND n`, without start-up.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def loop(seconds: float, together: Any, rates: Any) -> None:
 
     @torch.inference_mode()
     def act(t: int) -> torch.Tensor:
-        """Logits of step `t`; its value is kept."""
+        """Return the logits of step `t`, and store its value."""
         out = heads(trunk(seen[t]))
         value[t] = out[:, 2]
         return out[:, :2]
@@ -94,7 +94,7 @@ def loop(seconds: float, together: Any, rates: Any) -> None:
         obs[0] = obs[STEPS]
 
     def train_for(at_least: float) -> float:
-        """Steps per second, from one update to another."""
+        """Return the steps per second between two updates."""
         began, learned, elapsed = time.perf_counter(), 0, 0.0
         while elapsed < at_least:
             collect()

@@ -2,9 +2,9 @@
 
     python bench/peers/faster_fifo_messages.py PRODUCERS TOGETHER SECONDS
 
-It is run by the interpreter that has faster-fifo, which need not have Penstock, and prints a line of JSON. The same is
-done with Penstock's ring by bench/comparing/messages.py: numbers from 0 to 99, one to a call or TOGETHER in one, for at
-least SECONDS; who finds the queue empty or full waits in the call. The queue is as large as it is by default, 1 MB.
+It is run by the interpreter that has faster-fifo, which need not have Penstock, and prints a line of JSON.
+bench/comparing/messages.py does the same with Penstock's ring: numbers from 0 to 99, one or TOGETHER per call, for at
+least SECONDS; a call waits while the queue is empty or full. The queue has its default size, 1 MB.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WARM_UP = 0.1  # seconds
 
 
 def produce(queue: Queue, together: int) -> None:
-    """Put numbers until nobody gets them any more."""
+    """Put numbers until they are no longer read."""
     try:
         if together == 1:
             while True:
@@ -38,7 +38,7 @@ def produce(queue: Queue, together: int) -> None:
 
 
 def consume(queue: Queue, together: int) -> int:
-    """Get a thousand messages one by one, or as many as there are; how many there were."""
+    """Get a thousand messages one by one, or all that are present; return their number."""
     if together == 1:
         for _ in repeat(None, 1000):
             queue.get()

@@ -2,9 +2,9 @@
 
     PYTHON_OF_RLLIB rllib_nodes.py IMPALA|APPO RUNNERS LANES SEGMENT BATCH SECONDS pull|push
 
-The cluster is a head with one core, for the learner, and a node with one for each env runner. Env runners pull weights
-from a server, which is RLlib's default, or are pushed them. Prints what it ran with, steps per second learned from, and
-bytes of an env runner's sample for each step of it, as Ray serialises it.
+The cluster is a head with one core, for the learner, and a node with a core for each env runner. Env runners pull
+weights from a server, which is RLlib's default, or weights are pushed to them. Prints the settings, the steps learned
+from per second, and the bytes per step of an env runner's sample as Ray serialises it.
 """
 
 import logging
@@ -18,18 +18,18 @@ from ray.rllib.algorithms.impala import IMPALAConfig
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 
 WARM_UP = 10.0  # seconds of training that do not count
-MIN_BATCHES = 5  # that are learned from while it is measured, however long that takes
+MIN_BATCHES = 5  # to learn from during the measurement, however long that takes
 NODE = "node"
 NBYTES_OF_STORE = 200 * 2**20
 
 
 def steps_trained(result: dict) -> float:
-    """Steps that the learner has learned from so far."""
+    """Return the steps learned from so far."""
     return result["learners"]["__all_modules__"]["num_env_steps_trained_lifetime"]
 
 
 def bytes_per_step(algo: ray.rllib.algorithms.Algorithm) -> float:
-    """Bytes of one sample of an env runner, as Ray would send it."""
+    """Return the bytes per step of one sample of an env runner, as Ray would send it."""
     samples = algo.env_runner_group.foreach_env_runner(lambda one: one.sample(), local_env_runner=False)
     context = ray._private.worker.global_worker.get_serialization_context()
     return context.serialize(samples[0]).total_bytes / sum(len(episode) for episode in samples[0])

@@ -4,8 +4,8 @@
 
 CartPole-v1 with an MLP of 64x64, or Pong (84x84x4, frame skip 4, no sticky actions) with the Nature CNN; one epoch, on
 the CPU, a rollout worker for each core with N environments (256, or 16 of Pong). The settings are the fastest of those
-tried on a machine of two cores. Prints `SETTINGS` with all flags, and `STEPS_PER_SECOND n`: steps are counted in its
-main process after each training step, start-up left out.
+tried on a machine with two cores. Prints `SETTINGS` with all flags, and `STEPS_PER_SECOND n`: steps are counted in its
+main process after each training step, without start-up.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sample_factory.cfg.arguments import parse_full_cfg, parse_sf_args
 from sample_factory.envs.env_utils import register_env
 from sample_factory.train import make_runner
 
-WARM_UP = 5.0  # seconds after the first steps were learned from
+WARM_UP = 5.0  # seconds from the first steps learned from
 FRAME_SKIP = 4
 EVERY = (
     "--experiment=peer --device=cpu --worker_num_splits=2 --rollout=32 --num_epochs=1 --use_rnn=False "
@@ -44,7 +44,7 @@ class Stacked(gymnasium.ObservationWrapper):
     observation_space = gymnasium.spaces.Box(0, 255, (4, 84, 84), np.uint8)
 
     def observation(self, observation: Any) -> np.ndarray:
-        """As an array."""
+        """Return the frames as an array."""
         return np.asarray(observation)
 
 
@@ -65,7 +65,7 @@ def make_pong(*_: Any, **__: Any) -> gymnasium.Env:
 
 
 class Meter(AlgoObserver):
-    """Counts steps over `seconds` once it is warm, and then ends the training."""
+    """Counts steps over `seconds` after the warm-up, and then ends the training."""
 
     def __init__(self, seconds: float, frames_per_step: int) -> None:
         self.rate: float | None = None
@@ -75,7 +75,7 @@ class Meter(AlgoObserver):
         self._frames_before = 0
 
     def on_training_step(self, runner: Runner, training_iteration_since_resume: int) -> None:
-        """Look at the clock."""
+        """Begin or end the measurement when it is time."""
         now, frames = time.monotonic(), runner.total_env_steps_since_resume
         if not frames:
             return

@@ -1,10 +1,11 @@
-"""A training with Stable-Baselines3 as most users would run it, and what its final and its best policy score.
+"""A training with Stable-Baselines3 as most users would run it, and the scores of its final and its best policy.
 
     X/bin/python bench/peers/sb3_final.py ALGORITHM ENV STEPS SEED EPISODES [ARGUMENTS]
 
-ARGUMENTS: those of the environment, as JSON. Its defaults, one environment, on the CPU. The best policy is that of its
-EvalCallback: 20 evaluations of 20 episodes. Prints one line of JSON: {"version": ..., "seconds": ..., "final": {...},
-"best": {...}}, each with the returns of EPISODES fresh episodes, "deterministic" and "sampled".
+ARGUMENTS are the environment's, as JSON. Training uses the library's defaults and one environment, on the CPU. The best
+policy is that of its EvalCallback: 20 evaluations of 20 episodes. Prints one line of JSON: {"version": ..., "seconds":
+..., "final": {...}, "best": {...}}; each policy has the returns of EPISODES fresh episodes, "deterministic" and
+"sampled".
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ SCORING = 1_000_000  # added to the seed of the environments that score
 def returns_of(
     model: BaseAlgorithm, env: str, arguments: dict[str, Any], seed: int, episodes: int
 ) -> dict[str, list[float]]:
-    """Return fresh episodes' returns by how actions are chosen."""
+    """Return the returns of fresh episodes, with deterministic and with sampled actions."""
     found = {}
     for name, deterministic in (("deterministic", True), ("sampled", False)):
         lanes = make_vec_env(env, n_envs=LANES, seed=seed + SCORING, env_kwargs=arguments)

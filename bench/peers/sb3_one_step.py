@@ -2,8 +2,8 @@
 
     X/bin/python bench/peers/sb3_one_step.py ALGORITHM BOX SEED STEPS
 
-Its defaults, on the CPU; BOX is the environment's arguments as JSON. Prints one line of JSON, as
-bench/bounded_actions.py: {"distance": of the most probable action, "seconds": ...}.
+Training uses the library's defaults, on the CPU; BOX is the environment's arguments as JSON. Prints one line of JSON,
+as bench/bounded_actions.py: {"distance": of the most probable action, "seconds": ...}.
 """
 
 from __future__ import annotations

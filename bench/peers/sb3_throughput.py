@@ -2,8 +2,8 @@
 
     X/bin/python bench/peers/sb3_throughput.py SECONDS
 
-256 environments in its DummyVecEnv, 32 steps of each to a batch of 8192, one epoch, MLPs of 64x64, on the CPU. Prints
-`SETTINGS` and `STEPS_PER_SECOND n`, counted from one batch to another; start-up does not count.
+256 environments in its DummyVecEnv, batches of 8192 with 32 steps of each, one epoch, MLPs of 64x64, on the CPU. Prints
+`SETTINGS` and `STEPS_PER_SECOND n`, counted between two batches, without start-up.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LANES, STEPS = 256, 32
 
 
 class Meter(BaseCallback):
-    """Counts steps over `seconds` once it is warm, and then ends the training."""
+    """Counts steps over `seconds` after the warm-up, and then ends the training."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
-"""Stable-Baselines3's updates, on command: lines of JSON come in by stdin and are answered on stdout.
+"""Stable-Baselines3's updates, on command: lines of JSON are read from stdin and answered on stdout.
 
-It is run by the interpreter that has stable-baselines3, which need not have Penstock. First it says which versions it
-has; then {"open": algorithm, "rows", "warm_up", ...} makes a learner with a full buffer, and {"updates", "threads"} is
-answered by the seconds that so many updates took.
+It is run by the interpreter that has stable-baselines3, which need not have Penstock. First it prints its versions.
+Then {"open": algorithm, "rows", "warm_up", ...} makes a learner with a full buffer, and {"updates", "threads"} is
+answered by the seconds that these updates took.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ALGORITHMS = {name.lower(): getattr(stable_baselines3, name) for name in ("TD3",
 def opened(
     algorithm: str, rows: int, hidden_sizes: list[int], batch_size: int, learning_rate: float, device: str
 ):
-    """Make the learner, with its defaults for all that is not said here, and fill its buffer."""
+    """Make the learner, with its defaults for all other settings, and fill its buffer."""
     model: OffPolicyAlgorithm = ALGORITHMS[algorithm](
         "MlpPolicy", shapes_for(algorithm), learning_rate=learning_rate, batch_size=batch_size, buffer_size=rows,
         policy_kwargs={"net_arch": hidden_sizes}, device=device, seed=0,

@@ -1,9 +1,9 @@
-"""A training with SBX, and what its final policy scores: run by the interpreter that has sbx-rl (JAX on the CPU).
+"""A training with SBX, and the score of its final policy: run by the interpreter that has sbx-rl (JAX on the CPU).
 
     X/bin/python bench/peers/sbx_training.py ALGORITHM ENV STEPS SEED EPISODES SETTINGS
 
-SETTINGS are keyword arguments of SBX's class, as JSON. Prints one line of JSON: {"version", "seconds", "return"}; the
-seconds are of learning, with all that is compiled in them, the return is the mean of EPISODES without exploration.
+SETTINGS are keyword arguments of SBX's class, as JSON. Prints one line of JSON: {"version", "seconds", "return"}: the
+seconds of learning, including compilation, and the mean return of EPISODES without exploration.
 """
 
 from __future__ import annotations

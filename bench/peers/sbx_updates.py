@@ -1,7 +1,7 @@
-"""SBX's updates, on command, as `sb3_updates.py` answers for Stable-Baselines3.
+"""SBX's updates, on command, as by `sb3_updates.py` for Stable-Baselines3.
 
-It is run by the interpreter that has sbx-rl (JAX on the CPU), confined to as many cores as it is to have threads.
-{"updates", "per_call"} is answered by the seconds that so many updates took, `per_call` of them in each call.
+It is run by the interpreter that has sbx-rl (JAX on the CPU), confined to as many cores as it may have threads.
+{"updates", "per_call"} is answered by the seconds that these updates took, with `per_call` of them in each call.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ ALGORITHMS = {name.lower(): getattr(sbx, name) for name in ("TD3", "SAC", "DDPG"
 def opened(
     algorithm: str, rows: int, hidden_sizes: list[int], batch_size: int, learning_rate: float, device: str
 ):
-    """Make the learner, with its defaults for all that is not said here, and fill its buffer.
+    """Make the learner, with its defaults for all other settings, and fill its buffer.
 
-    JAX chooses the device: `device` must be that.
+    JAX chooses the device; `device` must be the same.
     """
     if (jax.default_backend() == "cpu") != (device == "cpu"):
-        sys.exit(f"JAX computes on {jax.default_backend()}, and --device is {device}")
+        sys.exit(f"JAX computes on {jax.default_backend()}, but --device is {device}")
     model = ALGORITHMS[algorithm](
         "MlpPolicy", shapes_for(algorithm), learning_rate=learning_rate, batch_size=batch_size, buffer_size=rows,
         policy_kwargs={"net_arch": hidden_sizes}, seed=0,
@@ -38,10 +38,10 @@ def opened(
 
 
 def updates(model, count: int, per_call: int) -> None:
-    """Make a number of updates, and wait for the last."""
+    """Make a number of updates, and wait for the last one."""
     for _ in range(count // per_call):
         model.train(per_call, model.batch_size)
-    critics = "qf1_state" if hasattr(model.policy, "qf1_state") else "qf_state"  # TQC has its critics apart
+    critics = "qf1_state" if hasattr(model.policy, "qf1_state") else "qf_state"  # TQC's critics are separate
     jax.block_until_ready(getattr(model.policy, critics).params)
 
 
@@ -59,7 +59,7 @@ def main() -> None:
             print("null", flush=True)
         else:
             per_call = command["per_call"]
-            updates(model, per_call, per_call)  # compiled, whatever it was before
+            updates(model, per_call, per_call)  # compiles it, if necessary
             began = time.perf_counter()
             updates(model, command["updates"], per_call)
             print(time.perf_counter() - began, flush=True)

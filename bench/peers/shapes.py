@@ -9,14 +9,14 @@ import numpy as np
 
 
 class HalfCheetah(gymnasium.Env):
-    """The spaces of HalfCheetah-v5; it is never stepped."""
+    """HalfCheetah-v5's spaces; never stepped."""
 
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (17,), np.float64)
     action_space = gymnasium.spaces.Box(-1.0, 1.0, (6,), np.float32)
 
 
 class LunarLander(gymnasium.Env):
-    """The spaces of LunarLander-v3; it is never stepped."""
+    """LunarLander-v3's spaces; never stepped."""
 
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (8,), np.float32)
     action_space = gymnasium.spaces.Discrete(4)

@@ -1,10 +1,10 @@
-"""Operations of one replay library: JSON lines come in by stdin, and are answered on stdout.
+"""Operations of one replay library: JSON lines are read from stdin and answered on stdout.
 
-This directory stands alone, because it is run by the interpreter that has the library, which need not have Penstock:
+This directory imports nothing from elsewhere: the interpreter that has the library need not have Penstock.
 
     python replay_operations cpprb | penstock.replay.cpprb | penstock.replay | torchrl | copy
 
-Nothing is timed before it was found to be right.
+Nothing is timed before its results were checked.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from rows import CheckFailed, Frames, Transitions, torn, whole_numbers
 CHUNK, WRITER_CHUNK = 100, 50
 
 _POOL = 64
-"""Inputs made beforehand for an operation, taken in turn."""
+"""Inputs prepared for an operation, used in turn."""
 _WORKLOADS: dict[str, Any] = {"transitions": Transitions, "frames": Frames}
 
 Call = Callable[[], Any]
 
 
 class Bench:
-    """The commands: each public method is one, its keyword arguments are those of the command."""
+    """The commands: each public method is one, with the command's keyword arguments."""
 
     def __init__(self, library: str) -> None:
         self._name = library
@@ -49,7 +49,7 @@ class Bench:
         self._calls: dict[str, list[Call]] = {}
 
     def hello(self) -> dict[str, str]:
-        """Versions."""
+        """Return versions of Python, NumPy and the library."""
         versions = {"python": platform.python_version(), "numpy": np.__version__}
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             package = self._name.partition(".")[0]
@@ -57,7 +57,7 @@ class Bench:
         return versions
 
     def open(self, kind: str, workload: str, capacity: int) -> None:
-        """Make a buffer, fill it to the last row, and look at what it samples."""
+        """Make a buffer, fill it to the last row, and check its samples."""
         self._workload = _WORKLOADS[workload]
         if self._name != "copy":
             check_sampling(lambda rows: self._make_face(kind, rows, self._workload.fields), self._workload)
@@ -71,11 +71,11 @@ class Bench:
             raise CheckFailed(f"rows {numbers.min()} to {numbers.max()} sampled of {capacity}")
 
     def verify(self) -> Any:
-        """Look at every value of some batches."""
+        """Check every value of some batches; return the numbers of their rows."""
         return np.concatenate([whole_numbers(self._workload, self._face.sample(BATCH)) for _ in range(20)])
 
     def warm(self, operation: str, seconds: float) -> int:
-        """Repeat an operation until it is at its own speed; how often it is to be repeated to take so long."""
+        """Warm an operation up; return the number of repetitions that take about `seconds`."""
         calls = self._calls[operation] = self._operations(operation)
         count = 1
         while (took := timed(calls, count)) < seconds / 4:
@@ -83,13 +83,13 @@ class Bench:
         return max(1, round(count * seconds / took))
 
     def time(self, operation: str, count: int) -> float:
-        """Seconds per call."""
+        """Return the seconds per call."""
         return timed(self._calls[operation], count) / count
 
     def compete(self, writers: int, seconds: float, verify: bool, patience: float = 20.0) -> dict[str, float]:
-        """Rows per second that writer processes add while this one samples and updates, and its batches per second.
+        """Return the rows per second that writer processes add, and the batches per second that this one samples.
 
-        With `verify`, which takes time, the share of sampled rows that mix the values of several, too. The writers
+        With `verify`, which takes time, also return the share of sampled rows that mix the values of several. Writers
         may take `patience` seconds to begin, and to end.
         """
         chunks = [self._workload.make(self._random.integers(0, self._capacity, WRITER_CHUNK)) for _ in range(_POOL)]
@@ -106,7 +106,7 @@ class Bench:
             return {**rates, "torn": mixed / (BATCH * batches)} if verify else rates
 
     def close(self) -> None:
-        """Forget the buffer."""
+        """Drop the buffer."""
         self._face, self._calls = None, {}
         gc.collect()
 
@@ -153,7 +153,7 @@ class Writers:
             raise CheckFailed(f"{stuck} writers hung in add for {self._patience:g} s after the learner had stopped")
 
     def _end(self) -> int:
-        """Stop all, wait, and kill those that do not end; how many these were."""
+        """Stop all, wait, and kill those that do not end; return their number."""
         self._running.value = 0
         deadline = time.monotonic() + self._patience
         for process in self._processes:
@@ -191,7 +191,7 @@ def _plain(value: Any) -> Any:
 def main() -> None:
     """Answer every line until there are no more."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # whatever a library prints shall not be taken for an answer
+    os.dup2(2, 1)  # output of a library must not be read as an answer
     gc.disable()
     bench: Bench | None = None
     for line in sys.stdin:

@@ -16,7 +16,7 @@ _DRAWS = 200
 
 
 def check_sampling(make: Callable[[int], Any], workload: Any) -> None:
-    """Raise `CheckFailed` unless a small buffer of this kind samples what it should, as often and as heavy."""
+    """Raise `CheckFailed` unless a small buffer of this kind samples the right rows, frequencies and weights."""
     face, random = make(_SMALL), np.random.default_rng(1)
     shares = np.full(_SMALL, 1 / _SMALL)
     initial = random.uniform(0.1, 2.0, _SMALL).astype(np.float32)
@@ -48,6 +48,6 @@ def check_sampling(make: Callable[[int], Any], workload: Any) -> None:
 
 
 def _chi_square_limit(freedom: int) -> float:
-    """Exceeded by chance once in a million times (Wilson and Hilferty's approximation)."""
+    """Return the value exceeded by chance once in a million times (Wilson and Hilferty's approximation)."""
     spread = 2 / (9 * freedom)
     return float(freedom * (1 - spread + 4.753 * np.sqrt(spread)) ** 3)

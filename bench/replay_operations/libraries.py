@@ -1,6 +1,6 @@
 """The replay libraries, each behind the same few methods.
 
-``adding``, ``sampling`` and ``updating`` make the calls that are timed, with nothing around the library's own.
+``adding``, ``sampling`` and ``updating`` return the calls that are timed, with nothing around the library's own.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CPPRB_CLASSES = {
 
 
 class CpprbFace:
-    """A buffer with the names of cpprb: cpprb's own, or the one that takes its place."""
+    """A buffer with cpprb's interface: cpprb's own, or Penstock's replacement."""
 
     def __init__(self, library: Any, kind: str, capacity: int, fields: dict[str, Any]) -> None:
         env_dict = {name: {"shape": shape or 1, "dtype": np.dtype(dtype)} for name, (shape, dtype) in fields.items()}
@@ -65,7 +65,7 @@ class CpprbFace:
 
 
 class NativeFace:
-    """Penstock's own face, with what cpprb's has not: two threads that fill a batch made beforehand."""
+    """Penstock's own interface, with two threads that fill an allocated batch, which cpprb lacks."""
 
     def __init__(self, library: Any, kind: str, capacity: int, fields: dict[str, Any]) -> None:
         declared = {name: library.Field(shape, dtype) for name, (shape, dtype) in fields.items()}
@@ -95,7 +95,7 @@ class TorchRLFace:
         import torch
         from torchrl.data import LazyTensorStorage, TensorDictPrioritizedReplayBuffer
 
-        torch.set_num_threads(1)  # as the others, and because threads that spin wait long on a busy machine
+        torch.set_num_threads(1)  # as for the others, and because spinning threads wait long on a busy machine
         logging.getLogger("torchrl").setLevel(logging.WARNING)
         self._torch, self._tensordict = torch, tensordict.TensorDict
         self.buffer = TensorDictPrioritizedReplayBuffer(
@@ -133,7 +133,7 @@ class TorchRLFace:
 
 
 class CopyFace:
-    """No library at all: one array of records, and the copying of as many bytes, which nothing can do without."""
+    """No library: one array of records, and copying of the same bytes, which no library can avoid."""
 
     prioritized = False
 
@@ -141,7 +141,7 @@ class CopyFace:
         self._record = np.dtype([(name, dtype, shape) for name, (shape, dtype) in fields.items()])
         self._records = np.zeros(capacity, self._record)
         self._next = 0
-        # Drawn beforehand, for the draw is no part of the copy, and so many that the rows do not stay in a cache.
+        # Drawn in advance, because drawing is no part of the copy, and so many that the rows do not stay in a cache.
         self._draws = cycle(np.random.default_rng(0).integers(0, capacity, (4096, BATCH)))
 
     def add(self, rows: dict[str, np.ndarray], priorities: np.ndarray | None = None) -> None:
@@ -178,5 +178,5 @@ _FACES: dict[str, Any] = {"penstock.replay": NativeFace, "torchrl": TorchRLFace,
 
 
 def face_of(library: str) -> Callable[[str, int, dict[str, Any]], Any]:
-    """Constructor of a library's buffers, given a kind ("uniform", "prioritized", "shared"), a capacity and fields."""
+    """Return the constructor of a library's buffers: kind "uniform", "prioritized" or "shared", capacity and fields."""
     return partial(_FACES.get(library, CpprbFace), None if library == "copy" else importlib.import_module(library))

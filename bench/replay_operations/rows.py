@@ -1,4 +1,4 @@
-"""The rows that are written: every value follows from the row's number, so that a row which mixes others is seen."""
+"""The rows that are written: every value follows from the row's number, so that a mixture of rows is detected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Fields = dict[str, tuple[tuple[int, ...], str]]
 
 
 class CheckFailed(Exception):
-    """The library does something wrong, so that its time means nothing."""
+    """The library does something wrong, so that its time is meaningless."""
 
 
 class Transitions:
@@ -25,7 +25,7 @@ class Transitions:
         "done": ((), "float32"),
     }
     modulus = 2**24
-    """Numbers from here on repeat: float32 cannot tell them apart."""
+    """Numbers repeat from here on: float32 cannot distinguish them."""
 
     @staticmethod
     def make(numbers: np.ndarray) -> dict[str, np.ndarray]:
@@ -59,7 +59,7 @@ class Frames:
 
 
 def torn(workload: Any, batch: dict[str, Any]) -> np.ndarray:
-    """Which rows of a batch hold a value that is not their own, bool [B]."""
+    """Return which rows of a batch hold a value of another row, bool ``[B]``."""
     wrong = np.zeros(len(batch["obs"]), bool)
     for name, expected in workload.make(workload.numbers(batch)).items():
         wrong |= (np.asarray(batch[name]).reshape(expected.shape) != expected).reshape(len(wrong), -1).any(axis=1)
@@ -67,9 +67,9 @@ def torn(workload: Any, batch: dict[str, Any]) -> np.ndarray:
 
 
 def whole_numbers(workload: Any, batch: dict[str, Any]) -> np.ndarray:
-    """The numbers of the rows, after a look at all of their values; raises `CheckFailed` at a row that mixes others."""
+    """Return the numbers of the rows after checking all values; raise `CheckFailed` for a row that mixes several."""
     wrong = torn(workload, batch)
     if wrong.any():
         first = {name: np.asarray(batch[name])[wrong][0].ravel()[:20].tolist() for name in workload.fields}
-        raise CheckFailed(f"{wrong.sum()} of {len(wrong)} sampled rows mix the values of several, as this one: {first}")
+        raise CheckFailed(f"{wrong.sum()} of {len(wrong)} sampled rows mix the values of several, such as {first}")
     return workload.numbers(batch)  # type: ignore[no-any-return]

@@ -1,16 +1,16 @@
 """Parts of `bench/torture.py`.
 
 ============  ======================================================================================================
-`counted`     an environment that numbers its steps, and algorithms that write down which of them they learned from
-`cartpole`    CartPole that numbers its steps, for runs that are to learn something meanwhile
-`ledger`      what they write, and what is found wrong in it when a run is over
-`plan`        which faults befall which run at which moments: drawn from a seed, before anything starts
+`counted`     an environment that numbers its steps, and algorithms that record the steps they learned from
+`cartpole`    CartPole that numbers its steps, for runs that also have to learn something
+`ledger`      the records of these algorithms, and the errors in them when a run is over
+`plan`        the faults of each run and their times, drawn from a seed before anything starts
 `run`         one `penstock` command, such as `train` or `resume`: its processes, its progress, its end
 `disk`        a disk that can be filled up, files that can be damaged, made unreadable, newer or hostile
-`audit`       what the run's files and the ledger say when a life is over
-`story`       plays a plan, and says what was not as it should be
-`twins`       the same for serial runs, beside undisturbed ones that must come to the same
+`audit`       comparison of the run's files with the ledger when a life is over
+`story`       player of a plan, which records violations
+`twins`       the same for serial runs, compared with undisturbed runs that must have the same results
 `commands`    the same for commands of several runs: `multirun`, `search` and `pbt`
-`dashboards`  the same for a dashboard, beside a run that trains
+`dashboards`  the same for a dashboard and a run that trains
 ============  ======================================================================================================
 """

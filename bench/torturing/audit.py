@@ -15,7 +15,7 @@ from torturing.plan import LANES, SEGMENT_LENGTH, WORKERS, DataPath
 
 MISCOUNTED, BROKEN, LOST = "steps twice or lost", "ended badly", "users' files lost"
 NOTES = ("notes.txt", "checkpoints/notes.txt", "checkpoints/2024/notes.txt")
-"""Files of the user's in a run directory."""
+"""Files of the user in a run directory."""
 Wrong = list[tuple[str, str]]
 """Violations: kind and description of each."""
 
@@ -35,27 +35,27 @@ class UsersFiles:
             self.adopt(path)
 
     def adopt(self, path: Path) -> None:
-        """Take a file, or all those below a folder, for the user's, as they are now."""
+        """Treat a file, or all files below a folder, as the user's, with their current content."""
         self._contents |= contents_below(path)
 
     def forget(self, folder: Path) -> None:
-        """Drop the files below a folder, which the story has removed."""
+        """Drop the files below a folder that the story has removed."""
         self._contents = {path: data for path, data in self._contents.items() if not path.is_relative_to(folder)}
 
     def lost(self) -> Wrong:
-        """Files that were deleted or changed."""
+        """Return the files that were deleted or changed."""
         lost = [str(path) for path, data in self._contents.items() if not path.is_file() or path.read_bytes() != data]
         return [(LOST, ", ".join(lost))] if lost else []
 
 
 def contents_below(path: Path) -> dict[Path, bytes]:
-    """Content of a file, or of each below a folder."""
+    """Return the content of a file, or of each file below a folder."""
     files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
     return {each: each.read_bytes() for each in files}
 
 
 def changed_by_a_refusal(before: dict[Path, bytes], after: dict[Path, bytes]) -> Wrong:
-    """Files that a refused command has deleted or changed; the log may have grown, and the lock been freed."""
+    """Return the files that a refused command deleted or changed; the log may grow, and the lock be freed."""
     wrong = []
     for path, data in before.items():
         found = after.get(path)
@@ -89,7 +89,7 @@ class RunFiles:
         self.users = UsersFiles()
 
     def write_notes(self) -> None:
-        """Put files of the user's into the run directory and into a checkpoint, where they are not there yet."""
+        """Put files of the user into the run directory and a checkpoint, if they are not there yet."""
         for name in NOTES:
             self.users.put(self.run_dir / name)
         for steps in self.store.steps()[-2:-1]:  # it is not among those that are pruned soon
@@ -97,7 +97,7 @@ class RunFiles:
                 self.users.put(self.store.path_of(steps) / "notes.txt", makes_folder=False)
 
     def is_intact(self, steps: int) -> bool:
-        """Whether the checkpoint of this step can be loaded."""
+        """Return whether the checkpoint of this step can be loaded."""
         try:
             verify_checkpoint(self.store.path_of(steps))
         except (CheckpointError, OSError):
@@ -105,11 +105,11 @@ class RunFiles:
         return True
 
     def newest_intact(self) -> int:
-        """Steps of the checkpoint that `penstock resume` goes on from; 0 without one."""
+        """Return the steps of the checkpoint that `penstock resume` continues from; 0 if there is none."""
         return next((steps for steps in reversed(self.store.steps()) if self.is_intact(steps)), 0)
 
     def checkpoints(self) -> set[tuple[int, int]]:
-        """Steps and inode of each checkpoint: one that was written anew is another."""
+        """Return steps and inode of each checkpoint, so that a rewritten one counts as new."""
         found = set()
         for steps in self.store.steps():
             with suppress(FileNotFoundError):
@@ -117,7 +117,7 @@ class RunFiles:
         return found
 
     def new_since(self, before: set[tuple[int, int]]) -> list[int]:
-        """Steps of the checkpoints written since, in ascending order."""
+        """Return the steps of the checkpoints written since, in ascending order."""
         return sorted(steps for steps, _ in self.checkpoints() - before)
 
 
@@ -127,9 +127,9 @@ def checkpoints(files: RunFiles, base: int, new: list[int]) -> Wrong:
     for steps in new:
         if not files.is_intact(steps):
             if str(steps) not in files.damaged:
-                wrong.append((BROKEN, f"the checkpoint of step {steps} is damaged, and not by the story"))
+                wrong.append((BROKEN, f"the checkpoint of step {steps} is damaged, but not by the story"))
         elif steps < base:
-            wrong.append((MISCOUNTED, f"it went on from {base}, and wrote a checkpoint of step {steps}"))
+            wrong.append((MISCOUNTED, f"it resumed from {base}, but wrote a checkpoint of step {steps}"))
     return wrong
 
 
@@ -141,13 +141,13 @@ def steps(account: ledger.Account, path: DataPath, base: int, new: list[int], ki
     account
         The ledger.
     path
-        Where steps are counted as learned from.
+        The data path.
     base, new
         Steps where the life began, and those of the checkpoints that it wrote.
     kills
         Roles killed in it.
     in_order
-        Whether it ended with a last checkpoint.
+        Whether the life ended with a last checkpoint.
     """
     wrong = []
     if account.twice or account.lost or account.torn:
@@ -159,7 +159,7 @@ def steps(account: ledger.Account, path: DataPath, base: int, new: list[int], ki
                 nearest = base + min(sums, key=lambda learned, at=at: abs(base + learned - at))
                 wrong.append((MISCOUNTED, f"a checkpoint says {at}, the ledger {nearest}"))
     if path.learns == "workers" and in_order and new:
-        # A batch each, begun by who was killed or told to end: written down, and perhaps not counted any more.
+        # Each killed or ending worker may have recorded one batch that was not counted.
         allowed = (kills + WORKERS) * SEGMENT_LENGTH * LANES // WORKERS
         if abs(base + account.steps - new[-1]) > allowed:
             wrong.append((MISCOUNTED, f"the run says {new[-1]}, the ledger {base + account.steps}"))
@@ -171,7 +171,7 @@ def last_word(text: str, files: RunFiles) -> Wrong:
     said = re.search(r"interrupted after ([\d,]+) steps", text)
     newest = files.newest_intact()
     if said is None or int(said[1].replace(",", "")) != newest:
-        return [(BROKEN, f"its last checkpoint is of step {newest}, its last word {said and said[0]!r}")]
+        return [(BROKEN, f"its last checkpoint is of step {newest}, but it printed {said and said[0]!r}")]
     return []
 
 
@@ -188,7 +188,7 @@ def replay(files: RunFiles, path: DataPath) -> tuple[int, Wrong]:
     number = Field((), "float32")
     fields = {"obs": Field((3,)), "action": Field((), "int64"), "reward": number}
     fields["next_obs"] = Field((3,), next_of="obs")
-    if path.algorithm == "CountedApeX":  # it stores the values that first priorities follow from
+    if path.algorithm == "CountedApeX":  # it stores the values from which first priorities are computed
         fields |= {"value": number, "next_value": Field((), "float32", next_of="value")}
     prioritized = Prioritized(config["priority_alpha"], config["priority_beta"], normalize="batch")
     buffer = ReplayBuffer(
@@ -199,8 +199,8 @@ def replay(files: RunFiles, path: DataPath) -> tuple[int, Wrong]:
         buffer.load(files.replay)
     except ReplayFileError as error:
         is_known = "replay" in files.damaged
-        return 0, [] if is_known else [(BROKEN, f"the replay files are damaged, and not by the story: {error}")]
-    files.damaged.discard("replay")  # a resumed run has written them anew
+        return 0, [] if is_known else [(BROKEN, f"the replay files are damaged, but not by the story: {error}")]
+    files.damaged.discard("replay")  # a resumed run has written new ones
     keys = ledger.keys_of(buffer.get_all()["obs"])
     twice, lost = ledger.twice_and_lost(keys)
     return len(keys), [(MISCOUNTED, f"in the replay buffer: {twice} twice, {lost} lost")] if twice or lost else []

@@ -1,4 +1,4 @@
-"""CartPole that numbers its steps as the corridor does, for runs that are to learn something while they are counted.
+"""CartPole that numbers its steps as the corridor does, for runs that also have to learn something.
 
 Observations are ``[position, environment, number of the step, velocity, angle, angular velocity]``.
 """
@@ -20,12 +20,12 @@ SEEN = (0, 3, 4, 5)  # of an observation: all but the numbers
 
 
 class NumberedCartPole(gymnasium.Wrapper):
-    """CartPole-v1 whose rewards end in digits that follow from the step's number.
+    """CartPole-v1 with rewards that end in digits computed from the step's number.
 
     Parameters
     ----------
     seconds
-        A step sleeps so long: several processes then share two cores without crowding them.
+        Seconds that a step sleeps, so that several processes share two cores without crowding them.
     """
 
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (6,), np.float32)
@@ -37,7 +37,7 @@ class NumberedCartPole(gymnasium.Wrapper):
         self._steps = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
-        """Begin an episode. The numbers of steps go on."""
+        """Begin an episode. Steps continue to be numbered."""
         observation, info = self.env.reset(seed=seed, options=options)
         return self._numbered(observation), info
 
@@ -55,7 +55,7 @@ class NumberedCartPole(gymnasium.Wrapper):
 
 
 class Cart(nn.Sequential):
-    """Sees the cart and its pole alone: what is learned does not depend on the numbers."""
+    """Sees only the cart and its pole, so that learning does not depend on the numbers."""
 
     def __init__(self, observation: Any) -> None:
         super().__init__(_Seen(), nn.Linear(len(SEEN), 64), nn.Tanh())

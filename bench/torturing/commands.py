@@ -1,7 +1,7 @@
-"""Commands of several runs, killed and interrupted, their runs damaged; then the same command is given again.
+"""Commands of several runs, killed and interrupted while their runs are damaged; then the command is repeated.
 
-Runs are serial ones of PPO. However a life ends, trainings save what they have learned, unless they are killed
-themselves: the ledger then has as many steps as the checkpoints of all runs have gained.
+Runs are serial ones of PPO. However a life ends, trainings save their progress, unless they themselves are killed. The
+ledger then has as many steps as the checkpoints of all runs have gained.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class CommandPlayer(Player):
         ]  # fmt: skip
 
     def _runs(self) -> dict[Path, audit.RunFiles]:
-        """Files of each run, those that were set aside among them."""
+        """Return the files of each run, including runs that were set aside."""
         return {
             path.parent: audit.RunFiles(path.parent)
             for path in self._run_dir.glob("*/config.json")
@@ -72,7 +72,7 @@ class CommandPlayer(Player):
     # -- lives -----------------------------------------------------------------------------------------------------
 
     def _live(self, name: str, life: Life | None) -> bool:
-        """Play one life; False where all runs are done, or the story cannot go on."""
+        """Play one life; return False if all runs are done, or the story cannot continue."""
         base, before, ids = self._steps(), self._checkpoints(), self._ids()
         self._doing = "starting"
         self.report.lives += 1
@@ -112,7 +112,7 @@ class CommandPlayer(Player):
         )
 
     def _compare(self, run: Run, base: dict[Path, int], ids: dict[Path, str], *, is_whole: bool) -> None:
-        """Compare the steps that were written down with those that the runs have gained."""
+        """Compare the recorded steps with those that the runs have gained."""
         account, now = ledger.read(self._folder / "ledger", run.life), self._steps()
         self.report.steps += account.steps
         gained = sum(steps - base.get(path, 0) for path, steps in now.items())
@@ -128,7 +128,7 @@ class CommandPlayer(Player):
         return {path: json.loads((path / "config.json").read_text())["run"]["id"] for path in self._runs()}
 
     def _require_done(self, run: Run) -> None:
-        """See that each run is there once, and has all its steps."""
+        """Check that each run exists once, and has all its steps."""
         done = {path: steps for path, steps in self._steps().items() if ".set-aside-" not in path.name}
         if len(done) != RUNS or min(done.values()) < int(self._command[self._command.index("--total-steps") + 1]):
             self._note(run, "ended badly", f"its runs have {sorted(done.values())} steps")
@@ -153,7 +153,7 @@ class CommandPlayer(Player):
             second = Run(self._command, self._folder, f"{run.life} second", self._patience, self._place)
             code = second.wait_for_end()
             is_refused = code == WRONG_USAGE and "is at work in" in second.text
-            is_over = code == 0 and " done already" in second.text  # the first has let go, and is about to end
+            is_over = code == 0 and " done already" in second.text  # the first has freed its lock, and is about to end
             if run.process.poll() is None and not is_refused and not is_over:
                 self._note(second, "ended badly", f"exit code {code}, or 'is at work in' not said")
         elif fault.target == COPY:
@@ -168,7 +168,7 @@ class CommandPlayer(Player):
         self._count(fault)
 
     def _copy(self, run: Run, fault: Fault) -> None:
-        """Put a run from elsewhere beside the others, with hostile files."""
+        """Add a run from elsewhere, with hostile files, to the others."""
         of, copied = next(iter(self._runs())), self._run_dir / f"copied-{run.life}-{fault.dice:.6f}"
         copied.mkdir()
         for file in ("config.json", "metrics.jsonl"):
@@ -197,7 +197,7 @@ class CommandPlayer(Player):
 
     @staticmethod
     def stop(pids: list[int], seconds: float) -> None:
-        """Stop processes, and let them go on."""
+        """Stop processes, and then continue them."""
         try:
             for pid in pids:
                 with suppress(ProcessLookupError):
@@ -218,7 +218,7 @@ class CommandPlayer(Player):
             with suppress(ProcessLookupError):
                 os.kill(pid, signum)
         self._count(fault)
-        # With its last run just done a command ends as if nothing had come.
+        # If its last run is just done, a command ends as if there had been no signal.
         self._expect_end(run, -signum if signum == signal.SIGKILL else INTERRUPTED, "", or_code=0)
 
     # -- between two lives -----------------------------------------------------------------------------------------
@@ -230,7 +230,7 @@ class CommandPlayer(Player):
         return bool(candidates) and self._damage_one(dice.choice(candidates), fault)
 
     def _refuse(self, name: str, fault: Fault) -> None:
-        """Put a run out of order, see it left as it is by the command, and take that back."""
+        """Make a run unusable, check that the command leaves it unchanged, and restore it."""
         self._doing = f"refused for {fault}"
         total = int(self._command[self._command.index("--total-steps") + 1])
         under_way = [files for path, files in self._runs().items() if 0 < self._steps()[path] < total]
@@ -242,7 +242,7 @@ class CommandPlayer(Player):
             run = Run(self._command, self._folder, f"{name} refused", self._patience, self._place)
             with self._noting(run):
                 code = WRONG_USAGE
-                if self._story.command == "multirun" and fault.target == CHECKPOINT:  # its other runs go on
+                if self._story.command == "multirun" and fault.target == CHECKPOINT:  # its other runs continue
                     run.wait_until(
                         lambda: _begins_a_run(run.text) or run.process.poll() is not None, "another run", is_alive=False
                     )
@@ -258,12 +258,12 @@ class CommandPlayer(Player):
 
 
 def _begins_a_run(text: str) -> bool:
-    """Whether ``penstock multirun`` has begun a training: it heeds signals from then on."""
-    return ": goes on" in text or ": trains" in text
+    """Return whether ``penstock multirun`` has started a training: it handles signals from then on."""
+    return ": resumes" in text or ": trains" in text
 
 
 def _trainings(run: Run) -> list[int]:
-    """Process ids of the trainings that a command has started."""
+    """Return the process ids of the trainings that a command has started."""
     found = []
     with suppress(psutil.Error):
         for process in psutil.Process(run.process.pid).children():

@@ -1,7 +1,7 @@
-"""A corridor that numbers its steps, and algorithms that write down which of them they learned from.
+"""A corridor that numbers its steps, and algorithms that record the steps they learned from.
 
-Observations are ``[place, environment, number of the step]``; a step's reward ends in digits that follow from its
-number. So every row of a batch says which step it is, and whether all of its parts are of the same one.
+Observations are ``[place, environment, number of the step]``; a step's reward ends in digits computed from its number.
+So every row of a batch shows which step it is, and whether all of its parts belong to the same step.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from penstock.algorithms.ppo import PPO
 from torturing import ledger
 from torturing.ledger import UNIT, keys_of
 
-CRUMB = 2.0**-20  # of the digits of a reward; with a 1 before them they still fit
+CRUMB = 2.0**-20  # unit of the digits of a reward; they fit into float32 even after a 1
 LENGTH = 8
 LONGEST = 24  # steps of an episode
 
@@ -34,12 +34,12 @@ def crumb(number: Any) -> Any:
 
 
 class Corridor(gymnasium.Env):
-    """Walk to the right end, from anywhere: that ends an episode with a reward of 1, and time ends it without.
+    """Walk from anywhere to the right end, which ends the episode with a reward of 1; it is truncated otherwise.
 
     Parameters
     ----------
     seconds
-        A step sleeps so long: several processes then share two cores without crowding them.
+        Seconds that a step sleeps, so that several processes share two cores without crowding them.
     """
 
     observation_space = gymnasium.spaces.Box(0.0, 1.0, (3,), np.float32)
@@ -51,7 +51,7 @@ class Corridor(gymnasium.Env):
         self._steps = self._place = self._time = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
-        """Begin anywhere but at the end. The numbers of steps go on."""
+        """Begin anywhere but at the end. Steps continue to be numbered."""
         super().reset(seed=seed)
         self._place, self._time = int(self.np_random.integers(LENGTH - 1)), 0
         return self._observation(), {}
@@ -72,7 +72,7 @@ class Corridor(gymnasium.Env):
 
 
 class Place(nn.Sequential):
-    """Sees the place alone: what is learned does not depend on the numbers."""
+    """Sees only the place, so that learning does not depend on the numbers."""
 
     def __init__(self, observation: Any) -> None:
         super().__init__(_First(), nn.Linear(1, 16), nn.Tanh())
@@ -84,7 +84,7 @@ class _First(nn.Module):
 
 
 def is_torn(keys: np.ndarray, next_keys: np.ndarray, rewards: np.ndarray) -> np.ndarray:
-    """Whether what a step led to, or its reward, is another step's; bool, as the keys."""
+    """Return whether a step's next observation or reward belongs to another step; bool, of the keys' shape."""
     crumbs = rewards.astype(np.float64) - np.rint(rewards)
     return (next_keys != keys + 1) | (crumbs != crumb(keys & 0xFFFFFFFF))
 
@@ -95,7 +95,7 @@ def _ledger() -> ledger.Ledger | None:
 
 
 class _LearnsFromSegments:
-    """Writes down the steps of each batch, once, before it is learned from."""
+    """Records the steps of each batch once, before learning from it."""
 
     def prepare(self, model: Any, batch: Any) -> None:
         if (book := _ledger()) is not None:
@@ -106,7 +106,7 @@ class _LearnsFromSegments:
 
 
 class _LearnsFromReplay:
-    """Looks at what is drawn; which steps were counted, the buffer itself says in the end."""
+    """Checks the drawn rows; which steps were counted is read from the buffer at the end."""
 
     def update(self, model: Any, batch: Any) -> Any:
         if (book := _ledger()) is not None:

@@ -1,6 +1,6 @@
-"""A dashboard that is stopped, killed and started again, beside a run that trains and a copied one that is hostile.
+"""A dashboard that is stopped, killed and restarted, of a run that trains and a copied run that is hostile.
 
-It must answer after each fault, and show both; whatever comes of it, the run trains on and no file is touched.
+It must answer after each fault and show both runs; in any case, the run keeps training and no file is touched.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class DashboardPlayer(Player):
     """Plays stories of ``penstock dashboard``."""
 
     def play(self) -> Report:
-        """Train a run, and start and end dashboards beside it."""
+        """Train a run, and start and end dashboards meanwhile."""
         self._copied = self._disk.path / "copied"
         flags = f"{FLAGS} {self._path.flags} --backend serial --total-steps 1000000000 --checkpoint-interval 1000"
         arguments = [
@@ -49,7 +49,7 @@ class DashboardPlayer(Player):
         return self.report
 
     def _look(self, training: Run, name: str, life: Life) -> None:
-        """Start a dashboard, do to it and to the runs what is planned, and end it."""
+        """Start a dashboard, apply the planned faults to it and to the runs, and end it."""
         self._doing = "starting"
         self.report.lives += 1
         self._renew_the_copy()
@@ -100,7 +100,7 @@ class DashboardPlayer(Player):
         self._files.users.adopt(self._copied)
 
     def _renew_the_copy(self) -> None:
-        """Copy the files of the run as they are, in place of the copy that was there."""
+        """Replace the copied run by a fresh copy of the run's files."""
         self._files.users.forget(self._copied)
         self._copied.mkdir(exist_ok=True)
         for name in ("config.json", "status.json", "metrics.jsonl", "log.txt"):
@@ -110,7 +110,7 @@ class DashboardPlayer(Player):
         self._files.users.adopt(self._copied)
 
     def _expect_answers(self, dashboard: Run) -> None:
-        """See that the overview has the run, and that each page of each run answers."""
+        """Check that the overview has the run, and that each page of each run answers."""
         status, body = self._ask(dashboard, "/api/runs")
         rows = json.loads(body) if status == 200 else {}
         runs = rows["runs"] if isinstance(rows, dict) and "runs" in rows else rows

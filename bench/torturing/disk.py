@@ -15,7 +15,7 @@ from penstock.runs.checkpoint import FORMAT_VERSION, _digest
 
 CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x00020000, 0x4000, 1 << 18
 NBYTES, SHARED_NBYTES = 32 << 20, 1 << 30
-TINY = 1024  # bytes that a file may have where files are limited instead
+TINY = 1024  # largest size of a file in bytes, if files are limited instead
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -24,12 +24,12 @@ SHARED_MEMORY = Path("/dev/shm")
 
 
 class SmallDisk:
-    """A disk of 32 MiB, mounted where only this process and its children see it: it is gone when they are.
+    """A disk of 32 MiB, mounted only for this process and its children, so that it ends with them.
 
-    They also get a /dev/shm of their own, so that a name left in it can only be theirs.
+    They also get their own /dev/shm, so that a name left in it can only be theirs.
 
-    Where mounting is not allowed, filling it up means that files of the processes named may grow no more
-    (RLIMIT_FSIZE): writing fails with EFBIG instead of ENOSPC. And /dev/shm is everybody's.
+    If mounting is not allowed, filling it up means that files of the given processes may not grow (RLIMIT_FSIZE):
+    writing fails with EFBIG instead of ENOSPC. And /dev/shm is shared with all processes.
     """
 
     def __init__(self, place: Path) -> None:
@@ -71,7 +71,7 @@ class SmallDisk:
 
 
 def _leave_mounts() -> bool:
-    """Have mounts of one's own from now on, if that is allowed."""
+    """Use separate mounts from now on; return whether that is allowed."""
     flags = ctypes.c_ulong(MS_REC | MS_PRIVATE)
     return _libc.unshare(CLONE_NEWNS) == 0 and _libc.mount(b"none", b"/", None, flags, None) == 0
 
@@ -94,25 +94,25 @@ def damage(path: Path, kind: str, dice: float) -> str:
     offset = int(dice * size)
     if kind == "truncated":
         os.truncate(path, offset)
-        return f"{path} cut off at byte {offset} of {size}"
+        return f"{path} truncated at byte {offset} of {size}"
     bit = int(dice * size * 8) % 8
     with path.open("r+b") as file:
         file.seek(offset)
         byte = file.read(1)
         file.seek(offset)
         file.write(bytes([byte[0] ^ 1 << bit]))
-    return f"bit {bit} of byte {offset} of {path} ({size} bytes) turned over"
+    return f"bit {bit} of byte {offset} of {path} ({size} bytes) flipped"
 
 
 def hostile(dice: float, fields: Iterable[str]) -> bytes:
-    """A text of JSON that is nested too deeply, none, or one whose fields have other types than they should."""
+    """Return JSON that is nested too deeply, is incomplete, or has fields of wrong types."""
     texts = ['{"a":' * 20_000 + "1" + "}" * 20_000, "[" * 100_000, "[]", "", '{"run": ']
     texts += [json.dumps(dict.fromkeys(fields, value)) for value in (["a"], {"a": 1}, 10**400, None)]
     return texts[int(dice * len(texts))].encode()
 
 
 def resealed(meta: bytes, kind: str) -> bytes:
-    """A checkpoint's description with the right digest, and of a newer format, or with a list of steps ("hostile")."""
+    """Return a checkpoint's description with the right digest, but a newer format, or wrong steps ("hostile")."""
     found = json.loads(meta)
     del found["sha256"]
     found |= {"format_version": FORMAT_VERSION + 1} if kind == "newer" else {"steps": ["a"]}

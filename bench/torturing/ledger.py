@@ -1,7 +1,7 @@
-"""The ledger of a run: which steps were learned from, written down by the process that learns, batch by batch.
+"""The ledger of a run: the steps learned from, recorded batch by batch by the process that learns.
 
-A step's *key* is ``environment << 32 | number``: environments of a story have numbers of their own, and so do the
-steps of each. A process appends records of int64 words to a file of its own::
+A step's *key* is ``environment << 32 | number``: the environments of a story are numbered, and so are the steps of
+each. A process appends records of int64 words to its own file::
 
     MARK, steps learned from, steps torn, n, key of the first step of a stretch, its steps, ... (n times)
 """
@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 
 FOLDER, LIFE = "PENSTOCK_TORTURE_LEDGER", "PENSTOCK_TORTURE_LIFE"
-"""Environment variables: where the ledger lies, and which life of the run this is (a word)."""
+"""Environment variables: the ledger's folder, and the name of this life of the run."""
 MARK = 0x5EDE5
 HEADER = 4  # words
-UNIT = 2.0**-24  # of numbers in observations: float32 holds the multiples of it below 1 exactly
+UNIT = 2.0**-24  # of numbers in observations: float32 represents its multiples below 1 exactly
 
 
 class Ledger:
@@ -28,14 +28,14 @@ class Ledger:
         self._descriptor = os.open(folder / f"{life}-{os.getpid()}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
 
     def learned(self, keys: np.ndarray, torn: int) -> None:
-        """Write down one batch.
+        """Record one batch.
 
         Parameters
         ----------
         keys
-            int64 ``[K]``: of the steps learned from, in any order.
+            int64 ``[K]``: keys of the steps learned from, in any order.
         torn
-            Rows of the batch that do not fit together.
+            Number of rows of the batch that mix several steps.
         """
         keys = np.sort(keys)
         begins = np.flatnonzero(np.diff(keys, prepend=keys[:1] - 2) != 1)
@@ -47,7 +47,7 @@ class Ledger:
 
 
 def of_this_process() -> Ledger | None:
-    """Return the ledger that the environment variables name; None without one."""
+    """Return the ledger that the environment variables name; None if they name none."""
     folder = os.environ.get(FOLDER)
     return None if folder is None else Ledger(Path(folder), os.environ.get(LIFE, "0"))
 
@@ -66,7 +66,7 @@ def new_environment() -> int:
 
 
 def keys_of(observations: np.ndarray) -> np.ndarray:
-    """Keys of the steps taken from observations ``[..., (place, environment, number)]``, int64 ``[...]``."""
+    """Return the keys of steps from observations ``[..., (place, environment, number)]``, int64 ``[...]``."""
     numbers = (observations[..., 1:] / np.float64(UNIT)).astype(np.int64)
     return numbers[..., 0] << 32 | numbers[..., 1]
 
@@ -80,8 +80,8 @@ class Account:
     steps
         Steps learned from.
     twice, lost, torn
-        Steps learned from more than once; steps between two others of the same environment, or before its first, that
-        were never learned from; rows that were a mixture of several steps.
+        Steps learned from more than once; steps never learned from before a later one of the same environment; rows
+        that mix several steps.
     sums
         Steps learned from after each batch of each process: ``[0]`` and then ascending, by process id.
     """
@@ -94,14 +94,14 @@ class Account:
 
 
 def read(folder: Path, life: str) -> Account:
-    """Add up the ledgers of a life; a last record that its process was killed in is none."""
+    """Add up the ledgers of a life; an incomplete last record of a killed process does not count."""
     sums, begins, counts, torn = {}, [], [], 0
     for path in sorted(folder.glob(f"{life}-*")):
         words = np.fromfile(path, np.int64)
         learned, at = [0], 0
         while at + HEADER <= len(words) and (end := at + HEADER + 2 * int(words[at + 3])) <= len(words):
             if words[at] != MARK:
-                raise ValueError(f"{path} is no ledger: word {at} is {words[at]}")
+                raise ValueError(f"{path} is not a ledger: word {at} is {words[at]}")
             learned.append(int(words[at + 1]))
             torn += int(words[at + 2])
             begins.append(words[at + HEADER : end : 2])
@@ -114,7 +114,7 @@ def read(folder: Path, life: str) -> Account:
 
 
 def twice_and_lost(keys: np.ndarray) -> tuple[int, int]:
-    """Count the keys that are there more than once, and those missing before the last of each environment.
+    """Count the keys that occur more than once, and those missing before the last one of each environment.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def twice_and_lost(keys: np.ndarray) -> tuple[int, int]:
 
 
 def _expand(begins: list[np.ndarray], counts: list[np.ndarray]) -> np.ndarray:
-    """All keys of the stretches, int64."""
+    """Return all keys of the stretches, int64."""
     if not begins:
         return np.empty(0, np.int64)
     begin, count = np.concatenate(begins), np.concatenate(counts)

@@ -6,9 +6,9 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-MOST_KILLS = 4  # of roles that are replaced, in one life: the sixth within ten minutes ends a run
+MOST_KILLS = 4  # of replaceable roles in one life: the sixth within ten minutes ends a run
 LIVES = 3
-FAULTS = 5  # in the midst of each life
+FAULTS = 5  # during each life
 
 USER, LAUNCHER, LEARNER, EVALUATOR = "the user's process", "launcher", "learner", "evaluator"
 ROLLOUT, POLICY, TREE = "rollout worker", "policy worker", "all processes"
@@ -28,7 +28,7 @@ class DataPath:
     flags
         Flags besides those of all runs.
     learns
-        Place where steps are counted as learned from: "segments" (by the learner), "workers" or "replay".
+        Where steps are counted as learned from: in "segments" (by the learner), "workers" or "replay".
     is_central
         Whether there is a policy worker.
     """
@@ -52,9 +52,9 @@ PATHS = {
     "apex, central": DataPath("CountedApeX", REPLAY, "replay", True),
 }
 SERIAL = ("ppo", "dqn", "a3c", "impala")
-"""Paths that are also run in one process, and compared with an undisturbed run."""
+"""Data paths that also run in one process, compared with an undisturbed run."""
 COMMANDS = ("multirun", "search", "pbt", "dashboard")
-"""Commands of several runs that have stories of their own, with serial runs of PPO."""
+"""Commands of several runs that have their own stories, with serial runs of PPO."""
 
 
 @dataclass(frozen=True)
@@ -128,13 +128,13 @@ REFUSED = [
     *[("newer", CHECKPOINT), ("unreadable", CHECKPOINT), ("hostile", CHECKPOINT)],
     *[("unreadable", CONFIG), ("hostile", CONFIG)],
 ]
-"""Faults with which a run does not go on, until they are taken back."""
+"""Faults with which a run cannot be resumed until they are undone."""
 
 
 def draw(
     seed: int, number: int, *, paths: Sequence[str] = tuple(PATHS), num_lives: int = LIVES, num_faults: int = FAULTS
 ) -> Story:
-    """Draw a story: the same for the same arguments, whatever the machine.
+    """Draw a story: the same for the same arguments on any machine.
 
     Of five stories one is of a serial run, and one of a command of several runs.
     """

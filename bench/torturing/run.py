@@ -45,7 +45,7 @@ class Run:
     Parameters
     ----------
     arguments
-        Of ``penstock``.
+        Arguments of ``penstock``.
     folder
         Folder of its ledger, temporary files and output.
     life
@@ -67,7 +67,7 @@ class Run:
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(BENCH), os.environ.get("PYTHONPATH", "")]),
-            "PYTHONFAULTHANDLER": "1",  # SIGABRT then shows where each thread stands
+            "PYTHONFAULTHANDLER": "1",  # SIGABRT then prints the stack of each thread
             "TMPDIR": str(folder / "tmp"),
             ledger.FOLDER: str(folder / "ledger"),
             ledger.LIFE: life,
@@ -90,11 +90,11 @@ class Run:
 
     @property
     def progress(self) -> int:
-        """Grows while the run learns."""
+        """Number that grows while the run learns."""
         return sum(path.stat().st_size for path in (self.folder / "ledger").glob(f"{self.life}-*"))
 
     def roles(self) -> dict[str, int]:
-        """Process ids by name, of the roles that run, and of the user's process."""
+        """Return process ids by name: of the running roles, and of the user's process."""
         found = {USER: self.process.pid}
         for process in _descendants(self.process.pid):
             with suppress(psutil.Error, IndexError):
@@ -102,7 +102,7 @@ class Run:
         return found
 
     def pids(self) -> set[int]:
-        """Process ids of the command and of all that it has started."""
+        """Return the process ids of the command and of all its descendants."""
         return {self.process.pid, *(process.pid for process in _descendants(self.process.pid))}
 
     def processes(self, target: str, dice: float) -> list[tuple[str, int]]:
@@ -134,12 +134,12 @@ class Run:
             time.sleep(LOOK)
 
     def wait_for_progress(self, what: str = "progress") -> None:
-        """Wait until more was learned than now."""
+        """Wait until the run has learned more than now."""
         before = self.progress
         self.wait_until(lambda: self.progress > before, what)
 
     def wait_for_role(self, name: str, other_than: int) -> None:
-        """Wait until a role of this name is another process."""
+        """Wait until a role of this name is a process other than the given one."""
         self.wait_until(lambda: self.roles().get(name, other_than) != other_than, f"another {name}")
 
     def wait_for_end(self) -> int:
@@ -148,9 +148,9 @@ class Run:
         return self.process.returncode
 
     def left_after_the_end(self, grace: float, other: Run | None = None) -> tuple[float, list[str]]:
-        """Wait until no process of the run is left, or `grace` seconds; return how long it took, and who is left.
+        """Wait until no process of the run is left, or `grace` seconds; return the time taken, and the processes left.
 
-        Processes of the `other` run may go on.
+        Processes of the `other` run may continue.
         """
         began = time.monotonic()
         while names := _living_children(set() if other is None else other.pids()):
@@ -179,9 +179,9 @@ class Run:
 
 
 def _begin_afresh(parent: int) -> None:
-    """In the child: heed signals, also those that the torture was started to ignore, and die with the parent.
+    """In the child: handle signals, also those that the torture itself ignores, and die with the parent.
 
-    The superuser obeys permissions from now on, so that a file can be unreadable.
+    From now on file permissions also hold for the superuser, so that a file can be unreadable.
     """
     for capability in CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH:
         ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
@@ -199,7 +199,7 @@ def _descendants(pid: int) -> list[psutil.Process]:
 
 
 def _living_children(other: set[int]) -> list[str]:
-    """Names of this process's descendants besides the others, after those that have ended are buried."""
+    """Return the names of this process's descendants other than `other`, after reaping those that have ended."""
     with suppress(ChildProcessError):
         while not other and os.waitpid(-1, os.WNOHANG)[0]:
             pass

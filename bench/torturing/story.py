@@ -33,13 +33,13 @@ from torturing.plan import (
 from torturing.run import EndedEarlyError, Hang, Run, adopt_orphans
 
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
-UNSAVED = "what was learned since is not saved"  # the last words of a run whose last checkpoint is an older one
+UNSAVED = "later learning is not saved"  # printed at the end of a run without a last checkpoint
 SECONDS = 0.0003  # that a step sleeps
 CHECKPOINT_INTERVAL = 1_000
-LAST = "last"  # name of the life that is left in peace
-LAST_STEPS = 2_500  # steps of the life that is left in peace
-ECHO = 0.6  # seconds within which a second signal may be taken for the first
-GRACE = 20.0  # seconds after which a process that outlives its run is counted; the longest time taken is shown beside
+LAST = "last"  # name of the life without faults
+LAST_STEPS = 2_500  # steps of the life without faults
+ECHO = 0.6  # seconds within which a second signal may count as the first
+GRACE = 20.0  # seconds after which a process that outlives its run counts as left; the longest time is also reported
 WRONG = (
     "hangs", "processes left", "memory left", "ended badly", "not resumed", "steps twice or lost", "results differ",
     audit.LOST,
@@ -134,7 +134,7 @@ class Player:
             except EndedEarlyError as error:
                 self._note(run, "not resumed" if before else "ended badly", str(error))
                 return False
-            self._doing = "being left in peace"
+            self._doing = "training without faults"
             if life is None:
                 self._expect_end(run, 0, "done after")
                 if self._files.newest_intact() < base + LAST_STEPS:
@@ -220,13 +220,13 @@ class Player:
         self._files.users.forget(self._run_dir)
         run.wait_until(self._files.store.steps, "a checkpoint in a directory that was removed")
         if not (self._run_dir / "config.json").is_file():
-            self._note(run, "ended badly", "its checkpoints are there, and config.json is not")
+            self._note(run, "ended badly", "it has checkpoints but no config.json")
         self._files.write_notes()
 
     def _write_hostile_status(self, run: Run, run_dir: Path, fault: Fault) -> None:
         """Replace the status of a running training; require a list of runs meanwhile, and a new status."""
         hostile_text = hostile(fault.dice, ("state", "steps", "process"))
-        with suppress(FileNotFoundError):  # the run was removed a moment ago, and is not written anew yet
+        with suppress(FileNotFoundError):  # the run was removed a moment ago, and is not yet written again
             (run_dir / STATUS).write_bytes(hostile_text)
             self._list_runs(run, run_dir.parent)
             run.wait_until(lambda: not (run_dir / STATUS).is_file() or (run_dir / STATUS).read_bytes() != hostile_text,
@@ -249,7 +249,7 @@ class Player:
         run.wait_for_role(name, pid)
 
     def _victims(self, run: Run, fault: Fault) -> list[tuple[str, int]]:
-        """Names and process ids; waits for them where they are being replaced."""
+        """Return names and process ids of a fault's targets, waiting for those that are being replaced."""
         run.wait_until(lambda: run.processes(fault.target, fault.dice), f"a {fault.target}")
         return run.processes(fault.target, fault.dice)
 
@@ -273,7 +273,7 @@ class Player:
         elif fault.kind in ("SIGTERM", "SIGINT"):
             self._expect_end(run, INTERRUPTED, "resume:   penstock resume")
             self._note_all(run, audit.last_word(run.text, self._files))
-        elif fault.kind == "SIGTERM twice":  # the second may come when the run has ended, and nobody heeds it any more
+        elif fault.kind == "SIGTERM twice":  # the second may arrive after the run's end, when it is not handled
             self._expect_end(run, INTERRUPTED, "", or_code=-signal.SIGTERM)
         elif fault.kind == "full disk, SIGTERM":
             self._expect_end(run, INTERRUPTED, "warning: no checkpoint could be written")
@@ -310,7 +310,7 @@ class Player:
         raise ValueError(fault.kind)
 
     def _expect_end(self, run: Run, code: int, text: str, or_code: int | None = None) -> None:
-        """Wait for the end of the run; note another exit code, what was not said, and what is left."""
+        """Wait for the end of the run; record another exit code, missing output, and processes left."""
         found = run.wait_for_end()
         seconds, left = run.left_after_the_end(GRACE)
         self.report.slowest_end = max(self.report.slowest_end, seconds)
@@ -319,10 +319,10 @@ class Player:
         if found not in (code, or_code) or text not in run.text:
             self._note(run, "ended badly", f"exit code {found} instead of {code}, or {text!r} not said")
 
-    # -- what cannot be gone on with -------------------------------------------------------------------------------
+    # -- refusals --------------------------------------------------------------------------------------------------
 
     def _refuse(self, name: str, fault: Fault) -> None:
-        """Make a file newer, unreadable or hostile, see the run refused and untouched, and take it back."""
+        """Make a file newer, unreadable or hostile, check that the run is refused unchanged, and restore the file."""
         self._doing = f"refused for {fault}"
         with self._out_of_order(self._files, fault) as said:
             if not said:
@@ -342,7 +342,7 @@ class Player:
 
     @contextmanager
     def _out_of_order(self, files: audit.RunFiles, fault: Fault) -> Iterator[str]:
-        """Within the block a file is as the fault says; yield what a refusal says, "" where there is no such file."""
+        """Within the block, apply the fault to a file; yield part of the refusal's message, "" without such a file."""
         dice = random.Random(fault.dice)
         if fault.target == CONFIG:
             path = files.run_dir / CONFIG
@@ -369,7 +369,7 @@ class Player:
     # -- damage ----------------------------------------------------------------------------------------------------
 
     def _damage(self, fault: Fault) -> bool:
-        """Damage a file, mostly of the newest checkpoint, where another is intact; say whether it was done."""
+        """Damage a file, mostly of the newest checkpoint, if another is intact; return whether it was done."""
         return self._damage_one(self._files, fault)
 
     def _damage_one(self, files: audit.RunFiles, fault: Fault) -> bool:
@@ -395,7 +395,7 @@ class Player:
     # -- audits ----------------------------------------------------------------------------------------------------
 
     def _look_at_what_is_left(self, run: Run) -> None:
-        """Look for temporary files, and at the very end for what was begun in the run directory and never finished."""
+        """Look for temporary files, and at the very end for incomplete files in the run directory."""
         left = [*(self._folder / "tmp").iterdir(), *self._disk.names_left()]
         if run.life == LAST:
             left += [path for path in self._run_dir.rglob("*") if path.name.startswith(".")]
@@ -407,7 +407,7 @@ class Player:
         """Compare the ledger with the run's files."""
         account = ledger.read(self._folder / "ledger", run.life)
         self.report.steps += account.steps
-        # On a full disk the last checkpoint is an older one, and the run says so.
+        # On a full disk the last checkpoint is an older one, which the run reports.
         in_order = run.process.returncode in (0, INTERRUPTED) and UNSAVED not in run.output.read_text()
         self._note_all(run, audit.checkpoints(self._files, base, new))
         self._note_all(run, audit.steps(account, self._path, base, new, self._kills, in_order))

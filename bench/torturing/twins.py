@@ -1,8 +1,8 @@
-"""Serial runs that are stopped, killed, damaged and resumed, each beside a twin without faults.
+"""Serial runs that are stopped, killed, damaged and resumed, each compared with a twin without faults.
 
-A serial run is a function of its initial state. So every checkpoint of a life must equal, bit for bit, the twin's of
-the same step: the twin starts from a copy of the run directory, made at the beginning of the life, without damaged
-files. It is trained beyond the life's last checkpoint.
+A serial run is a function of its initial state. So every checkpoint of a life must equal, bit for bit, the twin's
+checkpoint of the same step. The twin starts from a copy of the run directory, made at the beginning of the life,
+without damaged files. It is trained beyond the life's last checkpoint.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class TwinPlayer(Player):
             shutil.rmtree(twin_dir / "replay")
 
     def _compare(self, name: str, twin_dir: Path, base: int, new: list[int], *, is_last: bool) -> None:
-        """Train the twin as far, and compare the checkpoints that both have."""
+        """Train the twin equally far, and compare the checkpoints that both have."""
         twins = CheckpointStore(twin_dir / "checkpoints")
         arguments = ["resume", str(twin_dir)] if twin_dir.exists() else self._train(twin_dir)
         if is_last:
@@ -75,5 +75,5 @@ class TwinPlayer(Player):
 
 
 def contents(store: CheckpointStore, steps: int) -> object:
-    """Sizes and digests of a checkpoint's weights and state."""
+    """Return the sizes and digests of a checkpoint's weights and state."""
     return verify_checkpoint(store.path_of(steps))["files"]

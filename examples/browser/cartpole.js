@@ -1,4 +1,4 @@
-// CartPole in the browser. Actions are those of policy.onnx, a file of `penstock export`, in onnxruntime-web.
+// CartPole in the browser. policy.onnx, a file of `penstock export`, chooses the actions in onnxruntime-web.
 
 import * as ort from "./node_modules/onnxruntime-web/dist/ort.wasm.bundle.min.mjs";
 

@@ -1,4 +1,4 @@
-"""Measurements that users run on their machines. Installed with Penstock.
+"""Measurements that users run on their own machines. Installed with Penstock.
 
 The folder bench/ of the source has trainings, comparisons with other libraries, and the history of their results.
 Importing this package is cheap; a bench is imported when it runs.
@@ -27,7 +27,7 @@ COMPARISONS: dict[str, frozenset[str] | None] = {
     "ipc": None,
     "replay": None,
 }
-"""Measurements that ``bench/NAME.py`` of the source makes, with the flags that only the script has; None: all flags."""
+"""Measurements of ``bench/NAME.py`` in the source, with the flags that only the script has; None: all flags."""
 
 
 class BenchError(RuntimeError):
@@ -39,7 +39,7 @@ class BenchUsageError(ValueError):
 
 
 def refuse_comparison(name: str, args: list[str]) -> None:
-    """Raise `BenchUsageError` with the script's command where only the source has the measurement."""
+    """Raise `BenchUsageError`, naming the script to run, if only the source has the measurement."""
     flags = COMPARISONS.get(name, frozenset())
     found = [arg for arg in args if flags is not None and arg.partition("=")[0].replace("_", "-") in flags]
     if flags is None or found:
@@ -51,6 +51,6 @@ def refuse_comparison(name: str, args: list[str]) -> None:
 
 
 def require_new(json: Path | None) -> None:
-    """Raise `BenchUsageError` if the file that ``--json`` names exists, or cannot be made."""
+    """Raise `BenchUsageError` if the file that ``--json`` names exists or cannot be created."""
     if json is not None and (reason := why_no_new_file(json)):
         raise BenchUsageError(f"--json {json} cannot be written: {reason}")

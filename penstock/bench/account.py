@@ -22,7 +22,7 @@ def bounds(costs: Costs, capacity: Capacity) -> dict[str, float]:
     """Return upper bounds of steps per second by their cause; the smallest is the ideal.
 
     ``cores / (c_env + c_infer + c_learn)`` and ``learner_threads / c_learn``; a device does one thing at a time;
-    waiting environments take their time however idle the cores are.
+    waiting environments take their time even when cores are idle.
     """
     found = {"cores": capacity.cores / costs.all}
     if capacity.learner_threads:
@@ -225,7 +225,7 @@ def _share(share: float | None) -> str:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return a Markdown table with aligned columns, the first to the left."""
+    """Return a Markdown table with aligned columns, only the first to the left."""
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
 
     def line(cells: Sequence[str]) -> str:

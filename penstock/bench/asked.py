@@ -39,7 +39,7 @@ class Asked:
 
 
 def own_parser(prog: str, title: str, about: str | None = None) -> tuple[argparse.ArgumentParser, Callable[..., Any]]:
-    """Make the parser of a bench's own flags, listed under a title with an optional text; its second value adds one."""
+    """Return a parser of a bench's own flags, listed under a title and an optional text, and its method to add one."""
     parser = argparse.ArgumentParser(prog=prog, usage=argparse.SUPPRESS, add_help=False, allow_abbrev=False)
     return parser, parser.add_argument_group(title, about).add_argument
 
@@ -69,7 +69,7 @@ def parse(args: list[str], own: argparse.ArgumentParser) -> Asked | None:
             f"usage: {own.prog} ALGORITHM --env ENV [flags]\n\nalgorithms: {', '.join(ALGORITHMS)}\n\n{own_help}",
             end="",
         )
-        print(f"{own.prog} ALGORITHM --help lists the flags of training, which all count.")
+        print(f"{own.prog} ALGORITHM --help lists the flags of training, which all apply.")
         return None
     if not args or args[0].startswith("-"):
         raise BenchUsageError(f"the algorithm comes first: {own.prog} {next(iter(ALGORITHMS))} --env ENV")
@@ -91,7 +91,7 @@ def require_counts(own: argparse.Namespace, *names: str) -> None:
     for name in names:
         value = getattr(own, name)
         if value is not None and value < 1:
-            raise BenchUsageError(f"--{name.replace('_', '-')} {value} is not legal: 1 or more")
+            raise BenchUsageError(f"--{name.replace('_', '-')} {value} is not legal: give 1 or more")
 
 
 def require_positive(own: argparse.Namespace, *names: str) -> None:
@@ -99,7 +99,7 @@ def require_positive(own: argparse.Namespace, *names: str) -> None:
     for name in names:
         value = getattr(own, name)
         if value is not None and not 0.0 < value < math.inf:
-            raise BenchUsageError(f"--{name.replace('_', '-')} {value:g} is not legal: more than 0, and finite")
+            raise BenchUsageError(f"--{name.replace('_', '-')} {value:g} is not legal: give a finite number above 0")
 
 
 def as_flags(settings: Mapping[str, Any]) -> list[str]:
@@ -117,7 +117,7 @@ def as_flags(settings: Mapping[str, Any]) -> list[str]:
 
 
 def names_of(flags: Collection[str], config: Config) -> set[str]:
-    """Return the names of the settings that flags give."""
+    """Return the names of the settings given by flags."""
     known = {field.name for field in fields(config)}
     words = {flag[2:].partition("=")[0].replace("-", "_") for flag in flags if flag.startswith("--")}
     return (words | {word.removeprefix("no_") for word in words}) & known

@@ -26,7 +26,7 @@ from penstock.runs.machine import describe, machine_facts
 if TYPE_CHECKING:
     from penstock.algorithms.bases.algorithm import Algorithm
 
-_QUIET = 0.05  # share of the cores' time that other programs may take without a remark
+_QUIET = 0.05  # share of the cores' time that other programs may take without a note
 _WIDTHS = {"workers": 7, "lanes": 5, "inference": 9, "groups": 6, "batch": 7, "steps/s": 9, "real work": 9}
 
 
@@ -90,8 +90,8 @@ def _check(own: argparse.Namespace, algorithm: type[Algorithm]) -> None:
     require_positive(own, "seconds")
     if own.tune_batch and not measured_path(algorithm).batch_is_free:
         raise BenchUsageError(
-            "--tune-batch is not legal for learning from replay, where the smallest batch is always the fastest: give "
-            "--batch-size"
+            "--tune-batch is not legal for learning from replay, because the smallest batch is always the fastest: "
+            "give --batch-size"
         )
 
 
@@ -123,7 +123,7 @@ def _outcome(search: Search, config: Config, seconds: float, train: str | None) 
         f"fastest: {best:,.0f} steps/s, {best / first:.2f} times the {first:,.0f} of the initial settings",
     ]
     if kept := search.kept():
-        lines.append(f"not tuned, because it changes what is learned (--tune-batch does): {kept}")
+        lines.append(f"not tuned, because it changes what is learned (--tune-batch tunes it): {kept}")
     if (quick := search.measured.quick(config)) != config:
         lines.append(describe_quick(config, quick))
     runs = [trial.run for trial in search.trials if trial.run]

@@ -1,4 +1,4 @@
-"""Costs of runs on nodes, a model of them, and its distance from measurements.
+"""Costs of runs on nodes, the rates that a model predicts from them, and measured rates.
 
 penstock bench cluster appo --env CartPole-v1 [every flag of the algorithm] [--up-to 4] [--rounds 3]
                        [--bench-seconds 6] [--json FILE]
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from penstock.bench.nodes_run import NodesRun
     from penstock.config import Config
 
-FEWER_LANES = 4  # factor of fewer lanes: the difference is the cost of a call for all lanes
+FEWER_LANES = 4  # divisor of the lanes in one run; the difference gives the cost of a call for all lanes
 NODES = (10, 100, 1000)
 SLOWER = (0.0, 1e-3, 1e-2)  # core-seconds added to an environment's measured step
 MEANING = {
@@ -45,7 +45,7 @@ MEANING = {
 
 
 def command(args: list[str]) -> bool:
-    """Measure and print constants, predictions and measurements; always returns True, without a mark.
+    """Measure and print constants, predictions and measurements; return True, because there is no mark.
 
     Raises
     ------
@@ -120,7 +120,7 @@ def _cluster(config: Config, up_to: int) -> Iterator[Config]:
     with ExitStack() as nodes:
         try:
             address = nodes.enter_context(simulated(up_to, config.num_workers))
-        except Exception as error:  # Ray has no narrower one
+        except Exception as error:  # Ray raises no narrower type
             raise BenchError(f"Ray could not start simulated nodes: {error}") from error
         yield dataclasses.replace(config, address=address)
 
@@ -207,13 +207,13 @@ def about(facts: dict[str, Any]) -> str:
     return (
         f"{facts['algorithm']} on {config['env']}: {nodes}, each with {counted(s['workers'], 'rollout worker')} of "
         f"{s['lanes']} lanes; {s['step_nbytes']:,.0f} bytes per step, {s['weights_nbytes']:,} bytes of weights, "
-        f"{s['steps_per_version']:,.0f} steps between two versions; {counted(facts['rounds'], 'round')} of "
-        f"{facts['seconds']:g} s, of which medians are shown; on {describe(facts['machine'])}"
+        f"{s['steps_per_version']:,.0f} steps between two versions; medians of {counted(facts['rounds'], 'round')} of "
+        f"{facts['seconds']:g} s; on {describe(facts['machine'])}"
     )
 
 
 def constants_table(constants: Constants) -> str:
-    """The constants."""
+    """Return the table of the constants."""
     rows = [(name, meaning, _seconds(getattr(constants, name))) for name, meaning in MEANING.items()]
     return _table(("constant", "cost of", "measured"), rows)
 
@@ -238,7 +238,7 @@ def nodes_table(facts: dict[str, Any], constants: Constants, setting: Setting) -
 
 
 def _machines_here(facts: dict[str, Any], setting: Setting, cores: float) -> Machines:
-    """Return the machines: parts of one machine, or separate ones with known workers' cores."""
+    """Return the measured machines: parts of this one, or separate ones with a core per worker and one to spare."""
     if facts["is_simulated"]:
         return Machines(setting.workers, facts["cores"], shared_cores=cores)
     return Machines(setting.workers + 1, facts["cores"])
@@ -307,6 +307,6 @@ def _require_segments(algorithm: type[Algorithm], config: Config) -> None:
         raise BenchUsageError(f"{algorithm.name()} cannot use nodes: {transport}")
     if transport.unit != "segments":
         raise BenchUsageError(
-            f"{algorithm.name()} sends {transport.unit} from its nodes, and the model is of segments: measure appo, "
-            "ppo, impala or a2c"
+            f"{algorithm.name()} sends {transport.unit} from its nodes, but the model describes segments: measure "
+            "appo, ppo, impala or a2c"
         )

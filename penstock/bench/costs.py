@@ -1,4 +1,4 @@
-"""Costs of a step's real work on this machine, each kind measured alone with all cores busy; pure simulation."""
+"""Costs of a step's real work on this machine, each kind measured alone with all cores busy; and pure simulation."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from penstock.runs.status import REAL_WORK
 
 ROUND_SECONDS = 0.1
 WARM_UP_SECONDS = 0.3
-PATIENCE = 120.0  # seconds for creation, and for one piece of work beyond its time
+PATIENCE = 120.0  # seconds for start-up, and for a piece of work beyond its planned time
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ class EngineRun:
     seconds
         Length of the window.
     roles
-        Use of the window by each role.
+        Time use of each role in the window.
     cpu_seconds
         CPU seconds of all processes of the run, including the supervisor. The launcher sleeps.
     other_programs
@@ -105,7 +105,7 @@ class _Window:
         """Observe the training; return False at the end of the window."""
         if time.monotonic() >= self._closes:
             done = f"{status.steps:,} steps and {status.updates:,} updates"
-            raise BenchError(f"given up after {self._patience:.3g} s, in which there were {done}")
+            raise BenchError(f"given up after {self._patience:.3g} s, with {done}")
         if not status.updates:
             return True
         if self._opens is None:

@@ -1,4 +1,4 @@
-"""Ratio of a training's rate to the best possible on this machine, with causes of the difference.
+"""Ratio of a training's rate to the best possible on this machine, and causes of the difference.
 
 penstock bench ideal appo --env CartPole-v1 [every flag of the algorithm] [--rounds 3] [--bench-seconds 8]
                      [--mark 0.85] [--json FILE]
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def command(args: list[str]) -> bool:
-    """Measure costs, ideal and training, print the causes of the difference; return whether the mark is met.
+    """Measure costs, ideal and training, print the causes of the difference, and return whether the mark is met.
 
     Raises
     ------

@@ -47,7 +47,7 @@ class NodesRun:
         Cores' worth of time of each kind of process, over all nodes: rollout, sender, host, receiver, learner,
         supervisor; and ray, all other descendants of this process.
     cores
-        Cores' worth of time of this machine that other programs left.
+        Cores' worth of time that other programs left on this machine.
     """
 
     nodes: int

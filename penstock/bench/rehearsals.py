@@ -125,7 +125,7 @@ def sequences_in(arena: ExperienceArena, config: Any, device: torch.device) -> S
 
 
 def model_on(device: torch.device, algorithm: Any) -> tuple[Any, AbstractContextManager[object]]:
-    """Return a network in the engine's memory layout, and its context of autocast."""
+    """Return a network in the engine's memory layout, and its autocast context."""
     begin_on(str(device))
     model = algorithm.make_model(device)
     flatten_(model)
@@ -145,7 +145,7 @@ def first_rows(arena: ExperienceArena, name: str, count: int, device: torch.devi
 
 
 def wait_for(device: torch.device) -> None:
-    """Wait until a GPU has finished, asleep, so that waiting does not count as work."""
+    """Sleep until a GPU has finished, so that waiting does not count as work."""
     if device.type == "cuda":
         event = torch.cuda.Event(blocking=True)
         event.record(torch.cuda.current_stream(device))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from penstock.config.nodes import levels_of
 from penstock.engine.nodes.host import GATHER_SECONDS, gather_seconds
 
-READ_SHARE = 0.1  # cost of a host's reports in the answer of a gateway, beside an answer of its own
+READ_SHARE = 0.1  # cost of reading a host's reports in a gateway's answer, relative to the host's own answer
 
 ROLLOUT, LANES, NODES, SENDERS = "rollout workers", "lanes", "nodes' cores", "senders"
 NETWORK, RECEIVER = "network", "receiver"
@@ -37,7 +37,7 @@ class StreamCosts:
     trip
         Seconds from a full segment on a node until its slot is granted again, without waiting.
     reduce_byte
-        Seconds in which learners average a byte of their gradients, per update.
+        Seconds that learners take to average a byte of their gradients, per update.
     """
 
     send_block: float
@@ -84,7 +84,7 @@ class Setting:
     Attributes
     ----------
     nodes, workers, lanes
-        Nodes, rollout workers of each, lanes of each of these.
+        Nodes, rollout workers of each node, lanes of each worker.
     slots, segment
         Slots of each lane, and steps of a segment.
     step_nbytes
@@ -232,7 +232,7 @@ def _parts(c: Constants, s: Setting, m: Machines, versions: float) -> list[Part]
     heard = told / tree.nearest * s.nodes * hear / tell if tell else 0.0
     reduce = s.learners * c.reduce_byte * s.weights_nbytes / s.steps_per_version if s.learners > 1 else 0.0
     learn = c.learn + reduce  # over all learners: all wait while gradients are averaged
-    asked = GATHER_SECONDS / gather_seconds(s.nodes)  # how often, beside hosts of few nodes
+    asked = GATHER_SECONDS / gather_seconds(s.nodes)  # how often, relative to a run with few nodes
     hosts = s.nodes * c.host
     supervise = c.supervisor + (tree.gateways + s.nodes * asked * (READ_SHARE if tree.gateways else 1.0)) * c.supervise
     workers = s.nodes * min(s.workers, m.node_cores)

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 WARMUP, WINDOW = 1.0, 3.0
 """Seconds of learning before and during each measurement."""
 PATIENCE = 20.0
-"""Minimum time limit of a measurement in seconds, or twice the first one's time; the first has all the time."""
+"""Shortest time limit of a measurement in seconds; it is twice the time of the first one, which has no own limit."""
 MARGIN = 1.03
 """Ratio to the best rate from which a candidate counts as faster."""
 
-_HELD_UP = 0.05  # share of a role's work off a core: below it, no other process takes its core
+_HELD_UP = 0.05  # share of a role's work spent off a core: below it, no other process takes its core
 _LEAST_SHARE = 0.05  # of a rollout worker's time: below it, moving the work is not worthwhile
 
 
@@ -247,7 +247,7 @@ class Search:
         return True
 
     def _legal(self, change: dict[str, Any]) -> Config | None:
-        """Return the best settings with a change; None if the config, unchanged learning or the time forbids it."""
+        """Return the best settings with a change; None if it is illegal, changes learning or is slow to measure."""
         assert self.best is not None
         best = self.best.config
         if "num_workers" in change and self._lanes_are_batch and "num_envs_per_worker" in self._values:
@@ -258,7 +258,7 @@ class Search:
             return None
         if self._lanes_of_batch(candidate) != self._lanes_of_batch(best):
             return None
-        # Segments of all lanes fill at the same time at first: several such waves must fit the window.
+        # At first, segments of all lanes fill at the same time: several such waves must fit into the window.
         wave = candidate.num_lanes * getattr(candidate, "segment_length", 1)
         is_quick = wave <= self.best.rate * WINDOW / 2 or candidate.num_lanes <= best.num_lanes
         return candidate if is_quick else None

@@ -45,7 +45,7 @@ _SHAPE = RunShape(
 
 
 def stream_costs(blocks: int = 200, versions: int = 60) -> StreamCosts:
-    """Measure CPU seconds with a number of blocks of each kind, and of versions of each size.
+    """Measure CPU seconds, with `blocks` of each kind and `versions` of each size.
 
     Raises
     ------

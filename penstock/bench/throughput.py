@@ -1,10 +1,10 @@
-"""Steps per second that APPO learns from, beside pure simulation.
+"""Steps per second that APPO learns from, next to pure simulation.
 
 Contestants take turns: only one runs at a time, in a rotating order, and medians of the rounds are compared. Start-up
 is not counted. ``python bench/throughput.py`` of the source adds other libraries as contestants.
 
-On a GPU the network runs with central inference and in bfloat16, beside pure simulation: the same environments with
-random actions, on all cores, and with as many processes as rollout workers.
+On a GPU the network runs with central inference and in bfloat16, and pure simulation is also measured: the same
+environments with random actions, on all cores, and with as many processes as rollout workers.
 
 penstock bench throughput --device cuda --work pong vizdoom
 """
@@ -39,7 +39,7 @@ _WIDTHS = {"work": 15, "who": 17, "steps/s": 9, "frames/s": 9, "slowest-fastest"
 
 @dataclass(frozen=True)
 class Flags:
-    """Measure steps learned from per second with APPO; half a minute for each work."""
+    """Measure steps learned from per second with APPO; each work takes half a minute."""
 
     work: tuple[str, ...] = ("cartpole",)
     """Work: cartpole, cartpole-vector, pong, pong-bfloat16, lunarlander, halfcheetah, vizdoom."""
@@ -132,7 +132,7 @@ class Result:
     limits: list[str] = field(default_factory=list)
     """Limiting role of Penstock in each round."""
     settings: dict[str, Any] = field(default_factory=dict)
-    """Settings of each."""
+    """Settings of each contestant."""
     frame_skip: int = 1
     """Frames per step."""
 
@@ -167,7 +167,7 @@ class Result:
 
 
 def command(args: list[str]) -> bool:
-    """`run` with the flags of a command line."""
+    """Run with flags from a command line; return whether all marks are met."""
     return run(parse_flags(Flags, args, prog="penstock bench throughput"))
 
 
@@ -323,7 +323,7 @@ def _line(*cells: str) -> str:
 
 
 def _conclude(results: list[Result], is_compared: bool) -> None:
-    """Print the number of marks met, those missed, and the command of a comparison."""
+    """Print the number of marks met, the missed ones, and how to compare."""
     judged = [(result, who) for result in results for who in result.rounds if who in result.marks]
     missed = [(result, who) for result, who in judged if not result.met(who)]
     if judged:
@@ -333,4 +333,4 @@ def _conclude(results: list[Result], is_compared: bool) -> None:
         of = "frames/s" if who == "penstock" else who
         print(f"  missed: {result.work}, {reached} of {_mark(result, who)} {of}")
     if not is_compared and not any(result.rivals for result in results):
-        print("no comparison: --simulation measures simulation beside it, bench/throughput.py of the source others")
+        print("no comparison: --simulation adds pure simulation, bench/throughput.py of the source other libraries")

@@ -39,7 +39,7 @@ def evaluate(args: list[str]) -> int:
 
     with explained():
         if flags.video == "auto" and is_remote(flags.run):
-            raise CommandError("--video auto is a film in a local run: of a remote one, give a new file")
+            raise CommandError("--video auto writes into a local run: for a remote one, give a new file")
         flags = replace(flags, run=local_copy(flags.run, flags.checkpoint, warn))
         paths = {
             name: resolve_checkpoint(flags.run, flags.checkpoint, warn, name or None)
@@ -113,7 +113,7 @@ def _about(policy: Policy) -> list[str]:
 
 
 def _video(flags: EvalFlags, paths: Mapping[str, Path], steps: int) -> str | None:
-    """Return the path of the film; of "auto", a path in the run, named after the steps of the weights."""
+    """Return the path of the film; for "auto", a path in the run, named after the steps of the weights."""
     if flags.video != "auto":
         return flags.video
     from penstock.runs.films import film_path
@@ -149,7 +149,7 @@ def _play(flags: EvalFlags, paths: Mapping[str, Path], video: str | None) -> dic
         how["env_kwargs"] = flags.env_kwargs
     if len(paths) > 1:
         if flags.record is not None:
-            raise CommandError(f"--record has one policy: of {', '.join(paths)}, give the directory of one")
+            raise CommandError(f"--record takes one policy: give the directory of one of {', '.join(paths)}")
         return evaluate_together(paths, **how)
     return {name: evaluate_run(path, **how) for name, path in paths.items()}
 
@@ -172,12 +172,12 @@ def _score(result: Evaluation, name: str, meta: Mapping[str, Any], which: str) -
         about = f"{name}against {match.opponent} as {match.seat}"
         lines.append(f"{about}: {won}mean return {number(match.mean_return)}")
     if result.unfinished:
-        was, it = ("was", "it") if result.unfinished == 1 else ("were", "they")
+        was, its = ("was", "its return") if result.unfinished == 1 else ("were", "their returns")
         asked = "1 whole one was" if result.asked == 1 else f"{result.asked} whole ones were"
         is_short = result.finished < result.asked
-        limit = ", and no more are played when as many were given up" if is_short else ""
+        limit = "; playing stops when as many were given up" if is_short else ""
         lines.append(
-            f"partial: {result.unfinished} of them {was} given up after {max(result.lengths):,} steps: what {it} had "
-            f"returned by then counts. {asked} asked for{limit}. --max-steps sets the bound"
+            f"partial: {result.unfinished} of them {was} given up after {max(result.lengths):,} steps and counted with "
+            f"{its} so far. {asked} requested{limit}. --max-steps sets the bound"
         )
     return "\n".join(lines)

@@ -32,7 +32,7 @@ class CommandError(Exception):
 def explained() -> Iterator[None]:
     """Within the block, turn errors with complete messages, and errors of the user's code, into `CommandError`.
 
-    An error of the user's code has its traceback as message. Other errors pass through.
+    The message of an error in the user's code is its traceback. Other errors pass through.
     """
     try:
         yield

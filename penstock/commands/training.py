@@ -83,7 +83,7 @@ def resume(args: list[str]) -> int:
 
 
 def _prepare(flags: list[str]) -> None:
-    """Import torch in another process while this one reads the flags, unless these request help or no processes."""
+    """Import torch in another process while this one reads the flags, unless they request help or one process."""
     words = {word for flag in flags for word in flag.split("=")}
     if not words & {*HELP, "serial"}:
         from penstock.engine.backends.launcher import prepare
@@ -120,7 +120,7 @@ def _run(make: Callable[[], Trainer]) -> int:
 
 
 def _folded_for_terminal(lines: str) -> str:
-    """Return lines, on a terminal broken before flags where they are wider: a terminal breaks within words."""
+    """Return lines, wrapped before flags for a narrow terminal, which would break them within words."""
     import shutil
     import sys
 
@@ -177,7 +177,7 @@ def _saved(result: TrainResult, run_dir: str) -> list[str]:
             lines.append(f"evaluate: penstock eval {run_dir}{flags_of_secrets(run.config.get('env_kwargs'))}")
         if (saved := checkpoints.latest_steps()) is not None:
             if saved < result.steps:
-                lines.append(f"last checkpoint: of step {saved:,}; what was learned since is not saved")
+                lines.append(f"last checkpoint: step {saved:,}; later learning is not saved")
             lines.append(f"resume:   {run.resume_command(saved, is_out_of_time=result.stopped == 'seconds')}")
     except (CheckpointError, RunDirectoryError) as error:
         lines.append(f"the run cannot be resumed: {error}")

@@ -17,7 +17,7 @@ Resume the run in the directory RUN from its last checkpoint.
 
 Settings that can change within a run are flags: --total-steps, --target-return, --learning-rate, --eval-interval, ...
 --max-seconds adds seconds to the budget. "penstock resume RUN --help" lists all flags with their current values.
---trust-code runs code that came with a copied run, such as the file of its environment, and sends it to its URL."""
+--trust-code runs code that came with a copied run, such as its environment's file, and sends the run to its URL."""
 
 
 def usage(commands: Mapping[str, Callable[[list[str]], int]]) -> str:
@@ -34,7 +34,7 @@ penstock COMMAND --help shows more, e.g.
 
 
 def train_usage(algorithms: Mapping[str, str]) -> str:
-    """Return the usage of ``penstock train`` for algorithms by name, as "module:class"."""
+    """Return the usage of ``penstock train``; `algorithms` maps names to "module:class"."""
     from penstock.flags import most_used_flags
 
     flags = "\n".join(f"  --{flag:<22}{document}" for flag, document in most_used_flags().items())
@@ -50,7 +50,7 @@ penstock train ALGORITHM --help lists all of its flags; every setting is one.
 
 
 def bench_usage(benches: Mapping[str, str]) -> str:
-    """Return the usage of ``penstock bench`` for modules by name."""
+    """Return the usage of ``penstock bench``; `benches` maps names to modules."""
     return f"""usage: penstock bench BENCH [flags]
 
 {_first_lines(benches)}
@@ -61,7 +61,7 @@ penstock bench BENCH --help lists its flags.
 
 
 def _first_lines(targets: Mapping[str, str]) -> str:
-    """Return one line per name, with the first line of its module's docstring."""
+    """Return one line per name: the name and the first line of its module's docstring."""
     width = max(map(len, targets)) + 2
     return "\n".join(f"  {name:<{width}}{_first_line(target)}" for name, target in targets.items())
 

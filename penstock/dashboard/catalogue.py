@@ -74,7 +74,7 @@ class Catalogue:
         return sorted((run.row for run in known.values()), key=lambda row: row["created"] or 0.0, reverse=True)
 
     def run(self, id_: str) -> RecordedRun | None:
-        """Return the run of an id; None without one."""
+        """Return the run with an id; None if there is none."""
         if id_ not in self._known:
             self.rows()
         known = self._known.get(id_)
@@ -90,7 +90,7 @@ class Catalogue:
         return [{"id": id_, "name": name} for id_, (_, name) in self._searches.items()]
 
     def search(self, id_: str) -> dict[str, Any] | None:
-        """Return name and trials of a search by its id, with ids of runs; None without one."""
+        """Return name and trials of the search with an id, and ids of its runs; None if there is none."""
         self.rows()
         if id_ not in self._searches:
             return None
@@ -110,7 +110,7 @@ class Catalogue:
         words
             Words, separated by spaces, that must all occur in state, name, algorithm, environment or tags.
         ids
-            Ids of legal runs; empty: all runs that are not archived.
+            Ids of the runs to choose from; empty: all runs that are not archived.
         """
         self.rows()
         wanted, only = words.lower().split(), set(ids)
@@ -123,7 +123,7 @@ class Catalogue:
         return sorted(found, key=lambda run: run.name)
 
     def _read(self, path: Path, name: str, id_: str) -> Known | None:
-        """Read a run if its files or its state may have changed; None if it is no run or has links."""
+        """Read a run if its files or its state may have changed; None if it is not a run or has links."""
         stamp, known = _stamp(path), self._known.get(id_)
         if stamp is None:
             return None
@@ -184,7 +184,7 @@ def unlike(runs: Sequence[RecordedRun]) -> list[dict[str, Any]]:
 
 
 def _stamp(path: Path) -> Stamp | None:
-    """Return identity, time and size of the files of a row; None if one is a link, as in a hostile copy."""
+    """Return identity, time and size of the files behind a row; None if one is a link, as in a hostile copy."""
     stamps = []
     for name in (CONFIG, STATUS, METRICS, LABELS, CHECKPOINTS):
         try:

@@ -21,7 +21,7 @@ MOST_LINES = 40
 """Largest number of single lines of a group."""
 _PLACES = 2 * POINTS  # of the lines of a chart
 _SAMPLES = 64  # lines of a run that is not read yet
-_LONG_NBYTES = 1 << 26  # of all files
+_LONG_NBYTES = 1 << 26  # unread bytes of all files that take long to read
 _MOST_RUNS = 2000
 _MOST_BANDS = 256
 _NAMES_AGAIN = 1.5  # growth of a file after which its names are read again
@@ -65,7 +65,7 @@ class Curves:
         -------
         list
             ``name``, ``x`` and ``groups`` of each environment. Each group has ``name``; ``runs``, name and ``y`` of
-            each run if there are few, and of the first ones if the group has no stretch in common; their ``count``;
+            each run if there are few, or of the first ones if the group has no common stretch; their ``count``;
             ``middle``, None without a common stretch; ``low`` and ``high``, or None. Values are those at ``x``, or
             None.
         """
@@ -94,7 +94,7 @@ class Curves:
             return made
 
     def points(self, run: RecordedRun, x: str, y: str) -> tuple[np.ndarray, np.ndarray]:
-        """Return a metric of a run over another one, as `RecordedRun.points` does; beyond `MOST_POINTS` means."""
+        """Return a metric of a run over another, as `RecordedRun.points` does; means of more than `MOST_POINTS`."""
         with self._lock:
             curve = self._curve(run, x, y)
             curve.catch_up()

@@ -46,9 +46,9 @@ class Feed:
         Returns
         -------
         dict
-            metrics, hardware, log, cursor; charts, descriptions as of `charts_of` with the ``file`` of each, "metrics"
+            metrics, hardware, log, cursor; charts, descriptions from `charts_of` with the ``file`` of each, "metrics"
             or "hardware"; is_reduced, whether there are more lines than rows; most_names, the limit of names per file,
-            and left_out, the number of values of further names, which are dropped.
+            and left_out, the number of values dropped because of further names.
         """
         with self.lock:
             for name in self.columns:
@@ -91,7 +91,7 @@ class Feed:
 
 
 def range_in(axis: str, ends: str) -> Range | None:
-    """Return the range that the address of a page has, such as "steps" and "100,200"; None without a legal one."""
+    """Return the range given in a page's address, such as "steps" and "100,200"; None if it is not legal."""
     try:
         low, high = map(float, ends.split(","))
     except ValueError:
@@ -103,7 +103,7 @@ def cursors_in(text: str) -> list[Cursor]:
     """Return the cursors of metrics, hardware and log in a text; raise `ValueError` for any other text."""
     cursors = [Cursor.read(each) for each in text.split(",")]
     if len(cursors) != len(_GROWING):
-        raise ValueError(f"{len(cursors)} cursors, of {len(_GROWING)} files")
+        raise ValueError(f"{len(cursors)} cursors, expected {len(_GROWING)}")
     return cursors
 
 

@@ -55,12 +55,12 @@ class RunFile:
 
 
 def files_of(run: RecordedRun) -> list[RunFile]:
-    """Return the ordinary files in a run directory and its folders, by name, at most 2,000."""
+    """Return the regular files in a run directory and its folders, by name, at most 2,000."""
     return list(_files_in(run.directory.path))
 
 
 def text_of(file: RunFile, most: int = SHOWN_NBYTES) -> dict[str, Any]:
-    """Return a file's text, of a longer file the last whole lines.
+    """Return a file's text; of a long file, the last whole lines.
 
     Returns
     -------
@@ -84,7 +84,7 @@ def text_of(file: RunFile, most: int = SHOWN_NBYTES) -> dict[str, Any]:
 
 
 def pieces_of(file: RunFile) -> Iterator[bytes]:
-    """Yield the present contents of a file, in pieces."""
+    """Yield the current contents of a file, in pieces."""
     if (whole := _masked_json(file)) is not None:
         yield whole
         return

@@ -37,8 +37,8 @@ class Guard:
     cookie
         Name of the cookie that holds the token.
     hosts
-        Legal host names of requests, without a port, against DNS rebinding: a page of a name that was rebound to this
-        address sends that name.
+        Legal host names of requests, without a port, against DNS rebinding: a page whose name was rebound to this
+        address sends its own name.
     """
 
     def __init__(self, app: ASGIApp, token: str, cookie: str, hosts: Collection[str]) -> None:
@@ -73,15 +73,15 @@ class Guard:
         if scope["method"] not in ("GET", "HEAD") and not is_control:
             return PlainTextResponse("The dashboard is read only.\n", 405, {"allow": "GET, HEAD"})
         if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
-            return PlainTextResponse("Requests of other sites are refused.\n", 403)
+            return PlainTextResponse("Requests from other sites are refused.\n", 403)
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
         if scope["path"] == "/" and given:
             if not is_same(given, self._token):
-                return PlainTextResponse("Wrong token: open the address that this dashboard has printed.\n", 403)
+                return PlainTextResponse("Wrong token: open the address that this dashboard printed.\n", 403)
             cookie = f"{self._cookie}={self._token}; Path=/; HttpOnly; SameSite=Strict"
             return Response(status_code=303, headers={"location": "/", "set-cookie": cookie})
         if not is_same(_cookie_in(headers.get("cookie", ""), self._cookie), self._token):
-            return PlainTextResponse("Open the address that penstock dashboard has printed.\n", 403)
+            return PlainTextResponse("Open the address that penstock dashboard printed.\n", 403)
         return None
 
 

@@ -49,7 +49,7 @@ _BANDS = ("ci", "quartiles", "minmax", "none")
 
 
 def of_run(answer: Callable[[Pages, Request, RecordedRun], Awaitable[Response]]) -> Callable[..., Awaitable[Response]]:
-    """Call a method with the run whose id is in the path; answer 404 without one."""
+    """Decorate a method to get the run whose id is in the path; answer 404 if there is none."""
 
     async def answer_of_run(pages: Pages, request: Request) -> Response:
         run = await run_in_threadpool(pages.catalogue.run, request.path_params["id"])
@@ -210,7 +210,7 @@ class Pages:
         return self._events(run_events(run, cursor))
 
     async def stop(self, request: Request) -> Response:
-        """Request a run to save and end."""
+        """Ask a run to save and end."""
         return self._refusal(request) or await self._stop(request)
 
     async def label(self, request: Request) -> Response:
@@ -218,9 +218,9 @@ class Pages:
         return self._refusal(request) or await self._label(request)
 
     def _refusal(self, request: Request) -> Response | None:
-        """Return the answer to a change that is not legal; None for a legal one."""
+        """Return the answer to an illegal change; None for a legal one."""
         if self._control_token is None:
-            return PlainTextResponse("Runs are changed with --control only.\n", 405, {"allow": "GET, HEAD"})
+            return PlainTextResponse("Runs can be changed only with --control.\n", 405, {"allow": "GET, HEAD"})
         if not is_same(request.headers.get(CONTROL_HEADER, ""), self._control_token):
             return PlainTextResponse("The page's own token is missing.\n", 403)
         return None
@@ -284,7 +284,7 @@ def make_app(
 
 
 def stop_run(run: RecordedRun) -> bool:
-    """Request the process that owns a run to save and end, as Ctrl-C does; return whether this machine has one.
+    """Ask the process that owns a run to save and end, as Ctrl-C does; return whether this machine has one.
 
     The kernel's lock identifies the owner, so that no file of a copied run can name another process. A descriptor of
     the process is opened before the check, so that a reused pid is excluded.

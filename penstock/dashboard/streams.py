@@ -70,7 +70,7 @@ async def run_events(run: RecordedRun, cursor: str) -> AsyncIterator[str]:
 async def curve_events(
     catalogue: Catalogue, curves: Curves, words: str, ids: list[str], x: str, y: str, keys: list[str], band: str
 ) -> AsyncIterator[str]:
-    """Yield the curves of samples if reading takes long, the number of runs read, then all curves after each change."""
+    """Yield curves of samples and progress if reading takes long, then all curves, and again after each change."""
     shown: dict[str, Any] = {}
     while True:
         runs = await run_in_threadpool(catalogue.chosen, words, ids)
@@ -98,7 +98,7 @@ async def curve_events(
 
 
 async def until(is_ending: Callable[[], bool], events: AsyncIterator[str]) -> AsyncIterator[str]:
-    """Pass events on until the server ends; after a long silence send a comment, which detects a dead connection."""
+    """Pass on events until the server ends; after a long silence send a comment, which detects a dead connection."""
     last = time.monotonic()
     async for event in events:
         if is_ending():

@@ -31,7 +31,7 @@ def report(
     subject
         Environment that was checked; "": the machine.
     success
-        Last line without a failed check.
+        Last line if no check failed.
     as_json
         Whether to print JSON: the findings, in the order of the table.
 

@@ -1,6 +1,6 @@
 """Contract of an environment, checked by Gymnasium's checker and by playing it with random legal actions.
 
-Each stage of the check makes the environment, and closes it, in a process of its own.
+Each stage of the check makes and closes the environment in a separate process.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ SEED = 7
 _ALIKE = 3  # whole episodes of one length that look like a time limit
 _LARGE_REWARD = 100.0
 _THREAD_SECONDS = 2.0  # for threads to end after close()
-_CONVERTED = "training converts it; for other programs, "  # advice about what is no blocker
+_CONVERTED = "training converts it; for other programs, "  # advice about a finding that blocks no training
 _MARKS = re.compile(r"^(?:\x1b\[[0-9;]*m)*WARN: |\x1b\[[0-9;]*m", re.MULTILINE)  # colours and level of a note
-# Notes of Gymnasium's checker on what Penstock does itself: actions are scaled to their bounds, unbounded numbers are
-# legal, wrapped environments are checked as they are trained on.
+# Notes of Gymnasium's checker that do not matter to Penstock: it scales actions to their bounds, accepts unbounded
+# numbers, and checks environments with the wrappers of training.
 _SETTLED = ("recommend using a symmetric and normalized space", "infinity. This is probably", "unwrapped version")
 _OPINION = "check_env of gymnasium.utils.env_checker says this: no training needs it unless another line fails"
 _NO_ANSWER = "fix the environment: a training would stop in the same way; a slow environment needs a longer --limit"
@@ -54,15 +54,15 @@ T = TypeVar("T")
 
 
 def check_contract(env: EnvSpec, limit: float = LIMIT) -> list[Check]:
-    """Return the findings about an environment; after a failed stage that others need, no further ones.
+    """Return the findings about an environment, up to the first failed stage that others need.
 
     Parameters
     ----------
     env
-        Environment. It prints to standard error.
+        Environment; what it prints goes to standard error.
     limit
-        Seconds after which a stage without an answer is ended, and failed. Without a launcher all stages run in this
-        process, and none is ended.
+        Seconds after which a stage without an answer is ended and counts as failed. Without a launcher all stages run
+        in this process, and none is ended.
     """
     stages = _Stages(env, limit)
     checks: list[Check] = []
@@ -76,7 +76,7 @@ def check_contract(env: EnvSpec, limit: float = LIMIT) -> list[Check]:
 
 @dataclass
 class _Stages:
-    """Calls with an environment, each in a process of its own; `name` is that of the last one."""
+    """Calls with an environment, each in a separate process; `name` is that of the last one."""
 
     env: EnvSpec
     limit: float
@@ -162,7 +162,7 @@ class _Play:
     Attributes
     ----------
     rows
-        Of the first reset and each step, hashes of the observations, rewards and ends.
+        Hashes of the observations, rewards and ends, for the first reset and each step.
     episodes
         Whole episodes.
     ends
@@ -314,7 +314,7 @@ def _by_gymnasium(env: EnvSpec, seen: Probed) -> Check:
     with (
         kept_settings(),
         closing(construct(source, kwargs, {"worker_index": OUTSIDE, "lane": PROBED_LANE, "seed": SEED})) as made,
-        warnings.catch_warnings(record=True, action="always") as caught,  # none of the modules that it imports
+        warnings.catch_warnings(record=True, action="always") as caught,  # after imports, which may warn, too
     ):
         try:
             check_env(made, skip_render_check=True, skip_close_check=True)
@@ -328,13 +328,13 @@ def _by_gymnasium(env: EnvSpec, seen: Probed) -> Check:
 
 
 def _two_plays(env: EnvSpec, is_single: bool) -> tuple[_Play, list[Check]]:
-    """Play twice in one process, where lanes of a rollout worker are, too; after a failure there are no findings."""
+    """Play twice in one process, which lanes of a rollout worker also share; return no findings after a failure."""
     before = threading.enumerate()
     play = _Play(is_single).run(env, STEPS, SECONDS)
     if play.failure is not None:
         return play, []
     left = ", ".join(left_threads(before, _THREAD_SECONDS))
-    threads = [Check("threads", "warn", f"run on after close(): {left}", "end them in close()")] if left else []
+    threads = [Check("threads", "warn", f"still running after close(): {left}", "end them in close()")] if left else []
     return play, [_seeds(env, play), *threads]
 
 
@@ -376,11 +376,11 @@ def _ends(play: _Play) -> Check:
     if not truncated and len(lengths) >= _ALIKE and len(set(lengths)) == 1 and lengths[0] > 1:
         return Check(
             "time limit", "warn", f"every episode terminated after {lengths[0]:,} steps",
-            "if that is a time limit, return truncated=True instead: nothing comes after a termination, and the "
-            "learner counts what follows as 0",
+            "if that is a time limit, return truncated=True instead: after a termination, the learner counts all "
+            "later rewards as 0",
         )  # fmt: skip
     if not truncated and limit is None:
-        advice = "if a good policy may play for ever: gymnasium.wrappers.TimeLimit, and eval_max_steps for evaluations"
+        advice = "if a good policy may play forever: gymnasium.wrappers.TimeLimit, and eval_max_steps for evaluations"
         return Check("time limit", "ok", f"{found}; no time limit is {known}", advice)
     return Check("time limit", "ok", found)
 
@@ -389,7 +389,7 @@ def _rewards(play: _Play) -> Check:
     least, most = min(play.rewards), max(play.rewards)
     found = f"finite, from {least:g} to {most:g}, mean {np.mean(play.rewards):.3g}"
     if least == most == 0.0:
-        advice = "learning starts from rewards: reward partial success, or begin near the goal (see It does not learn)"
+        advice = "learning needs rewards: reward partial success, or start near the goal (see It does not learn)"
         return Check("rewards", "warn", f"none in {len(play.rewards):,} steps of random actions", advice)
     advice = "large rewards slow learning: reward_scale brings them near 1"
     return Check("rewards", "ok", found, advice if max(-least, most) > _LARGE_REWARD else "")

@@ -1,4 +1,4 @@
-"""``penstock doctor --env``: contract of an environment, its speed, and the part of a training that it would limit."""
+"""``penstock doctor --env``: contract of an environment, its speed, and what would limit a training on it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from penstock.self_play.fixed_opponents import RandomOpponent
 if TYPE_CHECKING:
     from penstock.flags import DoctorFlags
 
-ALGORITHM = "ppo"  # it learns in every action space
+ALGORITHM = "ppo"  # it supports every action space
 _TURNS = 4
 _WORK = {"env": "the simulator", "infer": "inference", "learn": "the learner"}
 _BECAUSE = {
@@ -55,7 +55,7 @@ def check_environment(flags: DoctorFlags) -> list[Check]:
     Raises
     ------
     ConfigError
-        The flags name no environment, or a time that is not one.
+        The flags name no environment, or an illegal time.
     """
     _require_time("seconds", flags.seconds, flags.seconds >= 0, "0 or more")
     _require_time("limit", flags.limit, flags.limit > 0, "more than 0")
@@ -88,7 +88,7 @@ def _require_time(flag: str, seconds: float, is_legal: bool, legal: str) -> None
 
 
 def _speed(env: EnvSpec, config: Config, seconds: float, limit: float) -> list[Check]:
-    """Measure one lane, all cores and a short training, for a third of the time each; `limit` is for their start."""
+    """Measure one lane, all cores and a short training, for a third of the time each; `limit` bounds their start."""
     size = config.num_envs_per_worker
     one, group, bare = apart(env.name, _in_one_process, env, size, seconds / 3, limit=seconds / 3 + limit)
     together = f"{group:,.0f} steps/s of {size} lanes in one process"
@@ -157,7 +157,7 @@ def _in_one_process(env: EnvSpec, group: int, seconds: float) -> tuple[float, fl
 
 
 class _Lanes:
-    """Lanes that step with random actions, and whose observations are written into rows, as in a rollout worker."""
+    """Lanes that step with random actions and write their observations into rows, as in a rollout worker."""
 
     def __init__(self, stack: ExitStack, env: EnvSpec, count: int) -> None:
         lanes = make_lanes(env, count, seed=SEED, first_lane=PROBED_LANE, worker_index=OUTSIDE)

@@ -92,11 +92,11 @@ def _memory() -> Check:
 
 
 def _shared_memory() -> Check:
-    """Look at /dev/shm, which a training does not need."""
+    """Check /dev/shm, which training itself does not need."""
     from penstock.ipc import problem_of_locks
 
-    users = "Ray, several learners on GPUs, and environments with processes of their own, such as AsyncVectorEnv"
-    advice = f"a training needs none; {users} do: docker run --shm-size=1g"
+    users = "Ray, several learners on GPUs, and environments with their own processes, such as AsyncVectorEnv"
+    advice = f"training itself needs none; {users} do: docker run --shm-size=1g"
     if reason := problem_of_locks():
         return Check("/dev/shm", "warn", reason, advice)
     space = os.statvfs("/dev/shm")
@@ -111,7 +111,7 @@ def _cores() -> Check:
     allowed, cores = len(os.sched_getaffinity(0)), available_cores()
     found = f"{allowed} of {os.cpu_count()} cores may be used"
     if cores < allowed:
-        found += f", and the cgroup allows the time of {cores:g}"
+        found += f", and the cgroup allows {cores:g} cores' worth of time"
     if cores < 2:
         return Check("cores", "warn", found, "rollout workers and learner share one core: training is slower")
     return Check("cores", "ok", found)
@@ -162,7 +162,7 @@ def _gymnasium() -> Check:
 
 
 def _extras() -> Check:
-    """List installed and missing extras, the missing ones with their packages."""
+    """List installed extras, and missing ones with the packages they lack."""
     there, missing, broken = [], [], []
     for extra, requirements in extras().items():
         if absent := missing_from(requirements):

@@ -4,14 +4,14 @@
 ``README.md``                  the card: scores, command, commit, seeds (`penstock.exchange.card`)
 ``config.json``                algorithm and settings, as in a run directory
 ``metrics.csv``                metrics over time, in at most `ROWS` rows
-``policy.onnx``                the best policy for other programs, with ``policy.onnx.json``; of several ``policy-NAME``
+``policy.onnx``                the best policy for other programs, with ``policy.onnx.json``; or ``policy-NAME.onnx``
 ``replay.mp4``                 a film of an episode
 ``checkpoints/<steps>/``       weights at the end of training, without the learner's state
 ``checkpoints/best/``          the best weights, if they differ from the final ones
 ``policies/<name>/``           checkpoints of each policy, if there are several
 =============================  ======================================================================================
 
-A published run has the layout of a run directory, so that a fetched one is opened by every command that takes a run.
+A published run has the layout of a run directory, so that every command that takes a run can open a fetched one.
 Secrets, seals, host names and folders of the user are left out.
 """
 
@@ -75,7 +75,7 @@ def make_bundle(
     episodes, seed
         Episodes of the score of each checkpoint, and the seed of their environments; 0 episodes: no score.
     film
-        Whether to film an episode of the best policy. Otherwise the newest film of the run is taken, if there is one.
+        Whether to film an episode of the best policy. Otherwise the newest film of the run is copied, if there is one.
     trust_code
         Whether to run code that came with a copied run.
     settings
@@ -117,12 +117,12 @@ def _checkpoints(run: RunDirectory, name: str) -> dict[str, Path]:
 
 
 def _weights_of(path: Path) -> dict[str, Any]:
-    """Return sizes and hashes of a checkpoint's files, but for the learner's state."""
+    """Return sizes and hashes of a checkpoint's files, except the learner's state."""
     return {name: facts for name, facts in verify_checkpoint(path)["files"].items() if name != STATE}
 
 
 def _copy_checkpoint(path: Path, target: Path) -> None:
-    """Write a checkpoint without the learner's state and without what concerns the user alone."""
+    """Write a checkpoint without the learner's state and without the user's private data."""
     checkpoint = load_checkpoint(path)
     of_file = ("format", "format_version", "saved_at", "files")
     meta = {key: value for key, value in checkpoint.meta.items() if key not in of_file}
@@ -152,7 +152,7 @@ def _without_folders(value: Any) -> Any:
 def _scores(
     paths: Mapping[str, Mapping[str, Path]], episodes: int, video: str | None, how: Mapping[str, Any]
 ) -> list[Score]:
-    """Score the best and the final policies; the film is of the best."""
+    """Score the best and the final policies, and film the best."""
     found: list[Score] = []
     for which in (BEST, "final"):
         together = paths[which]
@@ -192,7 +192,7 @@ def _write_metrics(path: Path, table: Path) -> bool:
 
 
 def _exported(path: Path, name: str, folder: Path, trust_code: bool) -> str:
-    """Write the ONNX file of a policy; return the reason where there can be none, else ""."""
+    """Write the ONNX file of a policy; return the reason if it cannot be written, else ""."""
     policy = load_policy(path, trust_code=trust_code)
     try:
         policy.export(folder / (f"policy-{safe_name(name)}.onnx" if name else ONNX))
@@ -207,7 +207,7 @@ def require_new(folder: str | os.PathLike[str]) -> Path:
     Raises
     ------
     ExchangeError
-        There is something at this path, or no folder can be made there.
+        The path exists, or no folder can be created there.
     """
     if os.path.lexists(folder):
         raise ExchangeError(f"{os.fspath(folder)} exists, and nothing is overwritten: give another name")

@@ -1,4 +1,4 @@
-"""The card of a published run: front matter for the Hub, and what is known of the training."""
+"""The card of a published run: front matter for the Hub, and facts about the training."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Score:
     Attributes
     ----------
     policy
-        Name of the policy; "" in a run of one.
+        Name of the policy; "" in a run with one.
     which
         "best" or "final".
     steps
         Steps that the weights have learned from.
     evaluation
-        Episodes played for the card; None: none.
+        Episodes played for the card, if any.
     """
 
     policy: str
@@ -136,7 +136,7 @@ class Card:
         return [
             drawn(rows, markdown=True),
             "Mean and standard deviation of undiscounted returns. Actions are deterministic, the most probable ones. "
-            f"Environments are new, with seed {self.seed}; their episodes have chosen no weights.{also}",
+            f"Environments are new, with seed {self.seed}; their episodes did not select the weights.{also}",
         ]
 
     @property
@@ -172,7 +172,7 @@ class Card:
             files = {f"`policies/<name>/{key[1:]}": what for key, what in files.items() if "checkpoints" in key} | files
             files = {key: what for key, what in files.items() if not key.startswith("`checkpoints")}
         if self.has_metrics:
-            files["`metrics.csv`"] = "metrics over time; with more rows than shown, lowest and highest of each stretch"
+            files["`metrics.csv`"] = "metrics over time; of many rows, only the lowest and highest of each stretch"
         if self.has_film:
             files["`replay.mp4`"] = "a film of an episode"
         if len(self.not_exported) < max(1, len(self.document["run"].get("policies") or ())):
@@ -186,7 +186,7 @@ class Card:
             return []
         return [
             f"The run names code that is not part of this repository: {', '.join(f'`{each}`' for each in named)}. It "
-            "has to be in place, and is imported only with `--trust-code`, in Python `trust_code=True`."
+            "must be in place, and is imported only with `--trust-code` (in Python, `trust_code=True`)."
         ]
 
 

@@ -23,7 +23,7 @@ _Repo = tyro.conf.Positional[Annotated[str, tyro.conf.arg(metavar="ORG/NAME")]]
 
 @dataclass(frozen=True)
 class ImportFlags:
-    """Make a run of a model of Stable-Baselines3: PPO, A2C, DQN, SAC or TD3, with an mlp or the Nature CNN.
+    """Convert a Stable-Baselines3 model to a run: PPO, A2C, DQN, SAC or TD3, with an MLP or the Nature CNN.
 
     No code of the files is run.
     """
@@ -47,9 +47,9 @@ class PushFlags:
     run: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="RUN")]]
     """Directory of the run."""
     repo: _Repo
-    """Repository, created if there is none."""
+    """Repository, created if missing."""
     episodes: int = 100
-    """Episodes of the scores of best and final weights, with deterministic actions; 0: no scores."""
+    """Episodes that score the best and the final weights each, with deterministic actions; 0: no scores."""
     seed: int = 0
     """Seed of the environments of these episodes."""
     film: bool = False
@@ -59,11 +59,11 @@ class PushFlags:
     replace: bool = False
     """Replace the files of a run published before."""
     folder: Path | None = None
-    """Write the files into this new folder instead of a repository, to look at them first."""
+    """Write the files into this new folder instead of a repository, to inspect them first."""
     env_kwargs: Arguments = field(default_factory=dict)
     """Environment arguments that are not saved with the run, such as secrets. They are not published."""
     trust_code: bool = False
-    """Run code that came with a copied run, such as the file of its environment."""
+    """Run code that came with a copied run, such as its environment's file."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Publishing of runs in repositories of the Hugging Face Hub, and fetching of published ones.
 
-What is fetched is data. Only files that a bundle has are downloaded. Their sizes and hashes are compared with the Hub's
-record of one commit, those of checkpoints with their descriptions, too. Nothing is imported, unpickled or run.
+Fetched files are data: nothing is imported, unpickled or run. Only files of a bundle are downloaded. Their sizes and
+hashes are compared with the Hub's record of one commit, and those of checkpoints also with the checkpoint's own record.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _REPO = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _PICKLES = (
     ".bin", ".ckpt", ".dill", ".joblib", ".npy", ".npz", ".pickle", ".pkl", ".pt", ".pt2", ".pth",
 )  # fmt: skip
-"""Suffixes of files that hold pickles, or may."""
+"""Suffixes of files that may hold pickles."""
 _MOST_NBYTES = 1 << 34  # of a repository
 _GITS_OWN = (".gitattributes", ".gitignore")
 
@@ -48,7 +48,7 @@ class Published:
     files
         Paths of its files.
     notes
-        Facts that the user has to know.
+        Facts for the user.
     """
 
     place: str
@@ -67,7 +67,7 @@ class Fetched:
     commit
         Commit of the repository.
     left_out
-        Paths of the repository's files that a bundle does not have, and that were not downloaded.
+        Paths of the repository's files that do not belong to a bundle and were not downloaded.
     """
 
     path: Path
@@ -91,7 +91,7 @@ def push(
     run
         Directory of the run.
     repo
-        Name of the repository, ``"ORG/NAME"``; it is created if there is none.
+        Name of the repository, ``"ORG/NAME"``; created if missing.
     episodes
         Episodes of each score; 0: none are played, and the card has no score.
     seed
@@ -157,7 +157,7 @@ def pull(repo: str, directory: str | os.PathLike[str] | None = None, *, revision
     Raises
     ------
     ExchangeError
-        The repository is no published run, has a path or a file that is refused, or its content differs from the Hub's
+        The repository is not a published run, has a path or file that is refused, or its content differs from the Hub's
         record; the directory exists or cannot be written, or the Hub cannot be reached. Nothing is left behind.
     """
     _require_name(repo)
@@ -179,7 +179,7 @@ def pull(repo: str, directory: str | os.PathLike[str] | None = None, *, revision
 
 def _require_name(repo: str) -> None:
     if not _REPO.fullmatch(repo):
-        raise ExchangeError(f"{repo!r} is not a repository name: write ORG/NAME, of letters, digits, '-', '_' and '.'")
+        raise ExchangeError(f"{repo!r} is not a repository name: write ORG/NAME with letters, digits, '-', '_' and '.'")
 
 
 def _client() -> HfApi:
@@ -202,7 +202,7 @@ def _explained(repo: str) -> Iterator[None]:
             f"the Hub has no repository {repo}, or hides it: check the name, and log in with: hf auth login"
         ) from None
     except HfHubHTTPError as error:
-        raise ExchangeError(f"the Hub refuses: {str(error).strip().splitlines()[0]}") from error
+        raise ExchangeError(f"the Hub refuses this: {str(error).strip().splitlines()[0]}") from error
     except HTTPError as error:  # base class of the HTTP library's errors: no answer
         raise ExchangeError(
             f"the Hub cannot be reached ({error}): check the network, and HF_ENDPOINT if it is set"
@@ -218,12 +218,12 @@ def _require_free(api: HfApi, repo: str, replace: bool) -> None:
     if not replace and api.repo_exists(repo) and (files := set(api.list_repo_files(repo)) - set(_GITS_OWN)):
         raise ExchangeError(
             f"the repository {repo} has {len(files)} files, and nothing is overwritten: give another name, or "
-            "--replace, in Python replace=True"
+            "--replace (in Python, replace=True)"
         )
 
 
 def _upload(folder: Path, files: tuple[str, ...], repo: str, private: bool) -> str:
-    """Upload files in one commit, which also removes earlier ones of a bundle; return the commit's address."""
+    """Upload files in one commit, which also removes stale files of a bundle; return the commit's address."""
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
     api = _client()
@@ -250,9 +250,9 @@ def _wanted(repo: str, listed: list[RepoFile]) -> list[RepoFile]:
         if type(entry.size) is not int or entry.size < 0:
             raise ExchangeError(f"{repo} is refused: the size of {entry.path!r} is unknown")
     if (nbytes := sum(entry.size for entry in wanted)) > _MOST_NBYTES:
-        raise ExchangeError(f"{repo} is refused: it has {nbytes:,} bytes, and at most {_MOST_NBYTES:,} are fetched")
+        raise ExchangeError(f"{repo} is refused: it has {nbytes:,} bytes, but at most {_MOST_NBYTES:,} are fetched")
     if CONFIG not in (entry.path for entry in wanted):
-        raise ExchangeError(f"{repo} is no published run of Penstock: it has no {CONFIG}")
+        raise ExchangeError(f"{repo} is not a published run of Penstock: it has no {CONFIG}")
     return wanted
 
 
@@ -267,7 +267,7 @@ def _content(api: HfApi, repo: str, commit: str, entry: RepoFile, cache: str) ->
         raise ExchangeError(f"{repo} is refused: {error}") from None
     if entry.lfs is not None:
         is_same = hashlib.sha256(data).hexdigest() == entry.lfs.sha256
-    else:  # the name that git gives to a file's content
+    else:  # git's hash of a file's content
         is_same = hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest() == entry.blob_id
     if len(data) != entry.size or not is_same:
         raise ExchangeError(f"{repo} is refused: the content of {entry.path!r} differs from the Hub's record of it")
@@ -275,7 +275,7 @@ def _content(api: HfApi, repo: str, commit: str, entry: RepoFile, cache: str) ->
 
 
 def _require_run(folder: Path, repo: str) -> None:
-    """Raise `ExchangeError` unless a folder is a run whose checkpoints are whole."""
+    """Raise `ExchangeError` unless a folder is a run with complete checkpoints."""
     try:
         run = RunDirectory.open(folder)
         for name in run.policies or [""]:
@@ -290,7 +290,7 @@ def _require_run(folder: Path, repo: str) -> None:
 
 
 def _write(target: Path, files: dict[str, bytes], check: Any = None) -> None:
-    """Write files into a new folder, which is in place whole or not at all."""
+    """Write files into a new folder, which appears complete or not at all."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as temporary:
         folder = Path(temporary) / target.name

@@ -3,10 +3,10 @@
 ======================================  ============================================================================
 Stable-Baselines3                       here
 ======================================  ============================================================================
-images divided by 255, other integers   scaled by their bounds: the first layer's weights make up for the difference
+images divided by 255, other integers   scaled by their bounds: the first layer's weights compensate
 as they are
-means of PPO and A2C in the action's    means in [-1, 1]: the last layer's weights and the standard deviation make up
-own units                               for the difference
+means of PPO and A2C in the action's    means in [-1, 1]: the last layer's weights and the standard deviation
+own units                               compensate
 a MultiBinary action's logits           two logits for each value, the first of them 0
 SAC's clipped log standard deviation    ``log_std="clipped"``
 statistics of a VecNormalize            moments in the weights; a fixed ``reward_scale``
@@ -56,14 +56,14 @@ _NUMBER = re.compile(r"[-+]?(?:inf|(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)")
 
 @dataclass(frozen=True)
 class ImportedModel:
-    """A run made of a model.
+    """Run converted from a model.
 
     Attributes
     ----------
     path
         The run's directory.
     notes
-        Facts that the user has to know: what is not carried over, what training changes.
+        Facts for the user: what is not carried over, what further training changes.
     """
 
     path: Path
@@ -71,7 +71,7 @@ class ImportedModel:
 
 
 class _Tensors:
-    """Tensors of a saved policy by name, and the names that were not taken."""
+    """Tensors of a saved policy by name, and the names not taken yet."""
 
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
         self._tensors = {name: tensor.detach().to("cpu", torch.float32) for name, tensor in tensors.items()}
@@ -82,7 +82,7 @@ class _Tensors:
 
     def take(self, name: str) -> Tensor:
         if name not in self:
-            raise ExchangeError(f"its policy has no {name!r}: it is none of Stable-Baselines3's own")
+            raise ExchangeError(f"its policy has no {name!r}: it is not one of Stable-Baselines3's own")
         self._left.discard(name)
         return self._tensors[name]
 
@@ -104,30 +104,30 @@ class _Tensors:
         return Network([self.layer(name) for name in names] if is_cnn else [], self.sequence(hidden))
 
     def drop(self, *beginnings: str) -> None:
-        """Remove the tensors whose names begin so."""
+        """Discard the tensors with names that begin with any of these."""
         self._left = {name for name in self._left if not name.startswith(beginnings)}
 
     def require_empty(self) -> None:
         if self._left:
             unknown = ", ".join(map(repr, sorted(self._left)[:4]))
-            raise ExchangeError(f"its policy has {unknown}, and Stable-Baselines3's own has not")
+            raise ExchangeError(f"its policy has {unknown}, which Stable-Baselines3's own policies do not have")
 
 
 def import_sb3(
     path: str | os.PathLike[str], *, vec_normalize: str | os.PathLike[str] | None = None,
     out: str | os.PathLike[str] = "auto", env: str | None = None, env_kwargs: Mapping[str, Any] | None = None,
 ) -> ImportedModel:  # fmt: skip
-    """Make a run of a model of Stable-Baselines3: PPO, A2C, DQN, SAC or TD3, with an mlp or the Nature CNN.
+    """Convert a Stable-Baselines3 model to a run: PPO, A2C, DQN, SAC or TD3, with an MLP or the Nature CNN.
 
-    Modes, distributions and values of the run's policy equal those of the model to rounding. No code of the files is
-    run. Optimisers, replay buffers and settings of the training, but for ``gamma`` and ``seed``, are not carried over.
+    Modes, distributions and values of the run's policy equal those of the model up to rounding. No code of the files is
+    run. Optimisers, replay buffers, and settings of the training except ``gamma`` and ``seed`` are not carried over.
 
     Parameters
     ----------
     path
         The zip written by ``model.save``.
     vec_normalize
-        The file written by ``VecNormalize.save``, if the model was trained in one.
+        The file written by ``VecNormalize.save``, if the model was trained with one.
     out
         Directory of the run, absent or empty; "auto": ``runs/<env>-<algorithm>-<time>``.
     env
@@ -203,7 +203,7 @@ def _algorithm_of(saved: SavedModel) -> str:
     match = re.fullmatch(r"stable_baselines3\.(\w+)\.policies", module)
     family = _FAMILIES.get(match[1]) if match else None
     if family is None:
-        raise ExchangeError(f"its policy is a class of {module}, and only Stable-Baselines3's own can be read")
+        raise ExchangeError(f"its policy is a class of {module}, but only Stable-Baselines3's own can be read")
     if data.get("use_sde") or kwargs.get("use_sde"):
         raise ExchangeError("use_sde=True: state-dependent exploration has no counterpart here")
     if unknown := kwargs.keys() - _POLICY_KWARGS:
@@ -215,7 +215,7 @@ def _algorithm_of(saved: SavedModel) -> str:
         is_other = "cg_max_steps" in data or "gae_lambda" not in data
         family = "?" if is_other else "ppo" if "clip_range" in data else "a2c"
     if family not in _NETWORKS:
-        raise ExchangeError(f"its algorithm is none of {', '.join(_NETWORKS)}")
+        raise ExchangeError(f"its algorithm is not one of {', '.join(_NETWORKS)}")
     return family
 
 
@@ -226,14 +226,14 @@ def _policy_kwargs(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def _actor_critic(tensors: _Tensors) -> dict[str, Any]:
     """Take the layers of PPO and A2C."""
-    tensors.drop("features_extractor.")  # the same as the policy's, or in versions before 1.8 that of both
+    tensors.drop("features_extractor.")  # a copy of the policy's; before version 1.8, that of both networks
     has_own = "pi_features_extractor.cnn.0.weight" in tensors
     extractors = ["pi_features_extractor", "vf_features_extractor"] if has_own else ["features_extractor"] * 2
     actor = tensors.network(extractors[0], "mlp_extractor.policy_net")
     critic = tensors.network(extractors[1], "mlp_extractor.value_net")
     if actor.widths != critic.widths:
         raise ExchangeError(
-            f"net_arch has {actor.widths} for the policy and {critic.widths} for the value, and here both have the same"
+            f"net_arch has {actor.widths} for the policy and {critic.widths} for the value, but here both must be equal"
         )
     head, value = tensors.layer("action_net"), tensors.layer("value_net")
     log_std = tensors.take("log_std") if "log_std" in tensors else None
@@ -264,7 +264,7 @@ def _deterministic(tensors: _Tensors) -> dict[str, Any]:
 def _headed(network: Network) -> dict[str, Any]:
     """Separate the last layer of a network, its head."""
     if not network.hidden:
-        raise ExchangeError("its policy has no last layer: it is none of Stable-Baselines3's own")
+        raise ExchangeError("its policy has no last layer: it is not one of Stable-Baselines3's own")
     return {"actor": Network(network.convolutions, network.hidden[:-1]), "head": network.hidden[-1]}
 
 
@@ -276,11 +276,11 @@ def _critics(tensors: _Tensors, actor: Network) -> dict[str, Any]:
         encoder = Network(actor.convolutions, [])
     critics = [layers for number in range(64) if (layers := tensors.sequence(f"critic.qf{number}"))]
     if len(critics) != 2:
-        raise ExchangeError(f"n_critics={len(critics)}, and here there are 2")
+        raise ExchangeError(f"n_critics={len(critics)}, but here it must be 2")
     widths = tuple(len(bias) for _, bias in critics[0][:-1])
     if widths != actor.widths:
         raise ExchangeError(
-            f"net_arch has {actor.widths} for the policy and {widths} for the critics, and here both have the same"
+            f"net_arch has {actor.widths} for the policy and {widths} for the critics, but here both must be equal"
         )
     return {"encoder": encoder, "critics": critics}
 
@@ -291,7 +291,7 @@ _NETWORKS = {"ppo": _actor_critic, "a2c": _actor_critic, "dqn": _q, "sac": _stoc
 def _settings(
     name: str, saved: SavedModel, networks: Mapping[str, Any], moments: Normalization | None
 ) -> dict[str, Any]:
-    """Return the settings of the config, but for the environment."""
+    """Return the settings of the config, except the environment."""
     data, kwargs, actor = saved.data, _policy_kwargs(saved.data), networks["actor"]
     given = kwargs.get("activation_fn")
     kind = str(given).rpartition(".")[2].removesuffix("'>") if given is not None else None
@@ -316,14 +316,14 @@ def _settings(
         if "ent_coef_tensor" in saved.variables:
             settings["alpha"] = float(saved.variables["ent_coef_tensor"])
     if moments is not None and moments.mean is not None and moments.clip != CLIP:
-        raise ExchangeError(f"clip_obs={moments.clip:g} of the VecNormalize, and here observations are clipped to 10")
+        raise ExchangeError(f"clip_obs={moments.clip:g} of the VecNormalize, but here observations are clipped to 10")
     if moments is not None and moments.reward_scale is not None:
         settings |= {"reward_scale": moments.reward_scale, "reward_clip": moments.reward_clip}
     return settings
 
 
 def _space(data: Mapping[str, Any], key: str, may_be_partial: bool) -> spaces.Space:
-    """Return a space by the readable fields of its record; its pickle is not decoded.
+    """Return a space from the readable fields of its record; its pickle is not decoded.
 
     Parameters
     ----------
@@ -361,12 +361,12 @@ def _space(data: Mapping[str, Any], key: str, may_be_partial: bool) -> spaces.Sp
 def _bounds(fields: Mapping[str, Any], side: str, shape: tuple[int, ...], may_be_partial: bool) -> np.ndarray:
     text, dtype = str(fields[side]), np.dtype(str(fields["dtype"]))
     numbers = [float(number) for number in _NUMBER.findall(text)]
-    if "..." in text and len(set(numbers)) == 1:  # NumPy's abbreviation of many equal numbers, as of an image
+    if "..." in text and len(set(numbers)) == 1:  # NumPy's abbreviation of many equal numbers, such as an image's
         numbers = numbers[:1]
     elif "..." in text:
         if not may_be_partial:
             raise ExchangeError(
-                "the file abbreviates the bounds of its spaces: name the environment, by --env, in Python env="
+                "the file abbreviates the bounds of its spaces: name the environment with --env (in Python, env=)"
             )
         limits = np.iinfo(dtype) if dtype.kind in "iu" else np.finfo(dtype)
         return np.full(shape, limits.min if side == "low" else limits.max, dtype)
@@ -385,14 +385,14 @@ def _require_same(own: tuple[ObservationSpec, ActionSpec], found: tuple[Observat
     is_seen = not env_seen.parts and seen.num_values == env_seen.num_values and seen.nvec == env_seen.nvec
     if not is_seen or seen.shape not in shapes:
         raise ExchangeError(
-            f"the model sees {seen.dtype} {seen.shape}, and {env} shows {env_seen.dtype} {env_seen.shape}: "
+            f"the model sees {seen.dtype} {seen.shape}, but {env} shows {env_seen.dtype} {env_seen.shape}: "
             "wrap the environment as it was in training"
         )
     is_same = act.choices == env_act.choices and act.shape == env_act.shape
     for mine, its in zip((act.low or (), act.high or ()), (env_act.low or (), env_act.high or ()), strict=True):
         is_same = is_same and len(mine) == len(its) and np.allclose(mine, its, rtol=1e-5, atol=1e-6)
     if not is_same:
-        raise ExchangeError(f"the model chooses {_acts(act)}, and {env} takes {_acts(env_act)}")
+        raise ExchangeError(f"the model chooses {_acts(act)}, but {env} takes {_acts(env_act)}")
 
 
 def _acts(spec: ActionSpec) -> str:
@@ -404,12 +404,12 @@ def _acts(spec: ActionSpec) -> str:
 def _notes(name: str, env: str | None, moments: Normalization | None) -> Iterable[str]:
     yield (
         "not carried over: the optimiser's state, the replay buffer, and settings of the training other than gamma and "
-        f"seed; resuming starts with fresh ones, and with Penstock's defaults of {name}"
+        f"seed; resuming starts with fresh ones, and with Penstock's defaults for {name}"
     )
     if moments is not None and moments.reward_scale is not None:
         yield (
-            f"rewards of a further training are multiplied by {moments.reward_scale:.6g} and clipped to "
-            f"{moments.reward_clip:g}, the VecNormalize's last values; they no longer follow the returns"
+            f"further training multiplies rewards by {moments.reward_scale:.6g} and clips them to "
+            f"{moments.reward_clip:g}, the VecNormalize's last values, which no longer follow the returns"
         )
     if env is None:
-        yield "no environment was named: the policy acts, but evaluating it or training it further needs one, by --env"
+        yield "no environment was named: the policy acts, but evaluating it or training it further needs --env"

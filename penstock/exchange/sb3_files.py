@@ -75,14 +75,13 @@ class Normalization:
     Attributes
     ----------
     mean, std
-        Moments of observations, float64 ``[*shape]``: what is subtracted, and what the difference is divided by. None:
-        observations are not normalised.
+        Mean and standard deviation of observations, float64 ``[*shape]``. None: observations are not normalised.
     count
-        Observations behind the moments.
+        Number of observations in the moments.
     clip
         Largest magnitude of a normalised observation.
     reward_scale, reward_clip
-        Factor of rewards, and largest magnitude of their product; None: rewards are not normalised.
+        Factor of rewards, and largest magnitude of a scaled reward; None: rewards are not normalised.
     """
 
     mean: np.ndarray | None
@@ -99,7 +98,7 @@ def read_model(path: str | os.PathLike[str]) -> SavedModel:
     Raises
     ------
     ExchangeError
-        The file cannot be read, is no such file, or holds more than tensors where tensors belong.
+        The file cannot be read, is not a saved model, or holds other objects where only tensors belong.
     """
     name = os.fspath(path)
     data = _bytes_of(path)
@@ -108,7 +107,7 @@ def read_model(path: str | os.PathLike[str]) -> SavedModel:
         entries = {entry.filename: entry for entry in archive.infolist()}
         if missing := {_DATA, _POLICY} - entries.keys():
             raise ExchangeError(
-                f"{name} is no model of Stable-Baselines3: it has no {' and no '.join(sorted(missing))}, and holds "
+                f"{name} is not a Stable-Baselines3 model: it has no {' and no '.join(sorted(missing))}, but holds "
                 f"{', '.join(sorted(entries)[:8]) or 'nothing'}. Give the .zip that model.save wrote"
             )
         if (nbytes := sum(entry.file_size for entry in archive.infolist())) > len(data):
@@ -118,7 +117,7 @@ def read_model(path: str | os.PathLike[str]) -> SavedModel:
             )
         if entries[_DATA].file_size > _MOST_DATA_NBYTES:
             raise ExchangeError(
-                f"{name} is refused: its {_DATA} has {entries[_DATA].file_size:,} bytes, and at most "
+                f"{name} is refused: its {_DATA} has {entries[_DATA].file_size:,} bytes, but at most "
                 f"{_MOST_DATA_NBYTES:,} are read"
             )
         attributes = document_in(archive.read(_DATA), f"{name}: {_DATA}")
@@ -137,7 +136,7 @@ def read_normalization(path: str | os.PathLike[str]) -> Normalization:
     Raises
     ------
     ExchangeError
-        The file cannot be read, names a class that no such file needs, or is no such file. Nothing of it is run.
+        The file cannot be read, is of another kind, or names a class that it has no use for. None of it is run.
     """
     name = os.fspath(path)
     data = _bytes_of(path, _MOST_STATISTICS_NBYTES)
@@ -146,16 +145,16 @@ def read_normalization(path: str | os.PathLike[str]) -> Normalization:
     except ExchangeError as error:
         raise ExchangeError(f"{name} is refused: {error}") from None
     except Exception as error:  # of any type, for a malformed pickle
-        raise ExchangeError(f"{name} is no file of VecNormalize.save ({type(error).__name__}: {error})") from error
+        raise ExchangeError(f"{name} is not a file of VecNormalize.save ({type(error).__name__}: {error})") from error
     try:
         return _normalization_in(_state_of(found))
     except (KeyError, TypeError, ValueError, ExchangeError) as error:
         problem = f"it has no {error}" if isinstance(error, KeyError) else str(error)
-        raise ExchangeError(f"{name} is no file of VecNormalize.save that can be used: {problem}") from None
+        raise ExchangeError(f"{name} is not a usable file of VecNormalize.save: {problem}") from None
 
 
 def _bytes_of(path: str | os.PathLike[str], most_nbytes: int | None = None) -> bytes:
-    real = Path(os.path.realpath(path))  # a link that the user names, as in the cache of the Hub
+    real = Path(os.path.realpath(path))  # the user may name a link, such as one in the Hub's cache
     try:
         return read_ordinary(real, real.stat().st_size if most_nbytes is None else most_nbytes)
     except OSError as error:
@@ -178,7 +177,7 @@ def _tensors_in(data: bytes, name: str) -> dict[str, Tensor]:
     for key, tensor in found.items():
         is_plain = isinstance(key, str) and isinstance(tensor, Tensor) and tensor.layout == torch.strided
         if not is_plain or not tensor.dtype.is_floating_point or tensor.nbytes > len(data):
-            raise ExchangeError(f"{name} is refused: its {key!r} is no plain tensor of floating-point numbers")
+            raise ExchangeError(f"{name} is refused: its {key!r} is not a plain tensor of floating-point numbers")
     return found
 
 
@@ -216,8 +215,8 @@ class _Buffer(_Kept):
 _STAND_INS = {"dtype": _Kind, "ndarray": _Array, "_reconstruct": _Array, "scalar": _Scalar, "_frombuffer": _Buffer}
 
 
-class _Unpickler(pickle._Unpickler):  # in Python: that in C makes room for any index of its memo
-    """Unpickler that imports nothing; only classes without effects take the places of those that a pickle names."""
+class _Unpickler(pickle._Unpickler):  # in Python: the one in C allocates memory for any index of its memo
+    """Unpickler that imports nothing: inert stand-ins replace the classes that a pickle names."""
 
     def find_class(self, module: str, name: str) -> Any:
         if name in _ARRAYS.get(module, ()):
@@ -238,7 +237,7 @@ def _normalization_in(state: Mapping[str, Any]) -> Normalization:
     count, epsilon = 0.0, float(_plain(state["epsilon"]))
     if state["norm_obs"]:
         if isinstance(state["obs_rms"], dict):
-            raise ValueError("it normalises the parts of Dict observations, and models of these cannot be imported")
+            raise ValueError("it normalises the parts of Dict observations, but models with these cannot be imported")
         moments = _state_of(state["obs_rms"])
         mean, std = _plain(moments["mean"]), np.sqrt(_plain(moments["var"]) + epsilon)
         count = float(_plain(moments["count"]))
@@ -262,7 +261,7 @@ def _plain(value: Any) -> np.ndarray:
             return _numbers(raw, kind, shape, order)
         case _Array(state=(_, shape, kind, is_fortran, raw)):
             return _numbers(raw, kind, shape, "F" if is_fortran else "C")
-    raise ValueError(f"a {type(value).__name__.removeprefix('_')} is in place of numbers")
+    raise ValueError(f"a {type(value).__name__.removeprefix('_')} is in the place of numbers")
 
 
 def _numbers(raw: Any, kind: Any, shape: Any, order: Any) -> np.ndarray:

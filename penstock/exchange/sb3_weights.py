@@ -1,4 +1,4 @@
-"""Weights of Stable-Baselines3 in Penstock's networks: layers in their places, differences of units in the weights."""
+"""Weights of Stable-Baselines3 in Penstock's networks, with differences of units folded into the weights."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Network:
 
 
 class Inputs:
-    """Differences between the input of a saved network and of the network here, for the layer that takes them.
+    """Differences between the inputs of a saved network and of Penstock's, folded into the first layer.
 
     Parameters
     ----------
@@ -65,14 +65,14 @@ class Inputs:
         self._is_turned = is_image and space.shape != spec.shape  # here channels are last
 
     def through_convolution(self, layer: Layer) -> Layer:
-        """Return the first convolution for images of bytes, or for those of numbers."""
+        """Return the first convolution, adapted to the run's images of bytes or floating-point numbers."""
         if self._spec.brightest is None and self._spec.dtype == "uint8":
             raise ExchangeError("the bytes of its images have different bounds")
         factor = self._factor * (self._spec.brightest or 1.0)
         return (layer[0] * factor if abs(factor - 1.0) > 1e-12 else layer[0]), layer[1]
 
     def through_layer(self, layer: Layer) -> Layer:
-        """Return the first fully connected layer, whose first columns are the observation's."""
+        """Return the first fully connected layer, adapted to the run's observations, which are its first columns."""
         (weight, bias), scaling, shape = layer, self._spec.scaling, self._spec.shape
         if self._is_turned:
             order = torch.arange(math.prod(shape)).view(shape[2], *shape[:2]).permute(1, 2, 0).flatten()
@@ -107,7 +107,7 @@ def fill(
         _set(model.value_head, networks["value"])
         if model.spread is not None:
             if log_std is None or not bool(((log_std >= LOG_STD_RANGE[0]) & (log_std <= LOG_STD_RANGE[1])).all()):
-                raise ExchangeError(f"log_std={log_std} in units of [-1, 1], and here it lies in {list(LOG_STD_RANGE)}")
+                raise ExchangeError(f"log_std={log_std} in units of [-1, 1] is not in {list(LOG_STD_RANGE)}")
             model.set_log_std(log_std)
     elif isinstance(model, QNetwork):
         _set(cast("nn.Linear", model.head), networks["head"])
@@ -145,7 +145,7 @@ def _fill_critics(model: ContinuousActorCritic, networks: Mapping[str, Any], inp
 
 
 def _own_units(head: Layer, log_std: Tensor | None, action: ActionSpec) -> tuple[Layer, Tensor | None]:
-    """Return PPO's last layer, and log standard deviations, in the units of actions here."""
+    """Return PPO's last layer, and log standard deviations, in the units of Penstock's actions."""
     weight, bias = head
     if action.nvec and len(bias) * 2 == sum(action.nvec):  # MultiBinary: one logit for each value
         paired = torch.stack((torch.zeros_like(weight), weight), 1), torch.stack((torch.zeros_like(bias), bias), 1)
@@ -167,7 +167,7 @@ def normalize(stage: Any, moments: Normalization) -> None:
     assert moments.mean is not None and moments.std is not None
     if own is None or own.mean.numel() != moments.mean.size:
         raise ExchangeError(
-            f"the VecNormalize normalises observations of shape {moments.mean.shape}, and here only floating-point "
+            f"the VecNormalize normalises observations of shape {moments.mean.shape}, but here only floating-point "
             f"numbers are normalised; found {stages[0].describe()['']}"
         )
     mean, std = (torch.from_numpy(values).float().view_as(own.mean) for values in (moments.mean, moments.std))
@@ -185,5 +185,5 @@ def _set(module: nn.Linear | nn.Conv2d, layer: Layer) -> None:
 
 def _copy(own: Tensor, its: Tensor) -> None:
     if own.shape != its.shape:
-        raise ExchangeError(f"a layer has the shape {tuple(its.shape)}, and {tuple(own.shape)} is needed")
+        raise ExchangeError(f"a layer has the shape {tuple(its.shape)}, but {tuple(own.shape)} is needed")
     own.copy_(its)

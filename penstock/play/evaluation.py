@@ -15,7 +15,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Match:
-    """Games of a policy against one opponent, which had all other seats.
+    """Games of a policy against one opponent, which held all other seats.
 
     Attributes
     ----------
@@ -72,8 +72,8 @@ class Evaluation:
     Attributes
     ----------
     returns, lengths
-        True, undiscounted return and number of steps of each episode; for games, of each agent. Episodes that were
-        given up count as far as they came.
+        True, undiscounted return and number of steps of each episode; for games, of each agent. An episode that was
+        given up counts with its return and steps up to then.
     steps
         Steps from which the weights were learned.
     version
@@ -82,10 +82,10 @@ class Evaluation:
         ``info["is_success"]`` of the last step of each episode of `returns`, None where missing; or empty.
     unfinished
         Number of episodes given up before they ended, the last ones of `returns`: after ``eval_max_steps`` steps, or at
-        the time limit. They count in the mean, so that a policy that never dies is not scored by its deaths alone, nor
-        one that gets stuck by its successes.
+        the time limit. They count in the mean, so that a policy that never dies is not scored only by its deaths, nor
+        one that gets stuck only by its successes.
     asked
-        Number of whole episodes requested; 0 if unknown. Fewer end at the time limit, or if as many were given up.
+        Number of whole episodes requested; 0 if unknown. Fewer end if time runs out or as many were given up.
     matches
         Games against each opponent, if any; `returns` are then those against the first one.
     """
@@ -121,7 +121,7 @@ class Evaluation:
 
     @property
     def took_part(self) -> bool:
-        """Whether an agent of the policy acted in a game; else the returns are 0 and say nothing."""
+        """Whether an agent of the policy acted in a game; otherwise the returns are 0 and meaningless."""
         return any(self.lengths)
 
     @property
@@ -148,7 +148,7 @@ def evaluation_of(matches: Sequence[Match]) -> Evaluation:
 
 
 def joined(parts: Sequence[Evaluation]) -> Evaluation:
-    """Return the evaluation whose episodes, or games, were played in parts of the same opponents and seats."""
+    """Join the parts of an evaluation: episodes, or games against the same opponents from the same seats."""
     if not parts[0].matches:
         return Evaluation(**_episodes_of(parts))
     return evaluation_of([

@@ -59,9 +59,9 @@ def film(
     teammates
         Policies of the agents, by agent; None: the policy plays all of them.
     goes_on
-        Function that is called before every picture but the first and returns whether the film goes on.
+        Function called before every picture but the first; the film ends when it returns False.
     is_quick
-        Whether to spare the machine: at most `QUICK_FRAMES_PER_SECOND`, encoded in a hurry by one thread.
+        Whether to spare the machine: at most `QUICK_FRAMES_PER_SECOND`, with fast encoding in one thread.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def film(
                     deterministic=deterministic, seed=seed,
                 )
             )
-            first = next(picture_of(stage, env.name) for _ in played)  # creates no file for one that does not draw
+            first = next(picture_of(stage, env.name) for _ in played)  # before the file: it raises without pictures
             pace = _pictures_per_second(stage)
             stride = math.ceil(pace / QUICK_FRAMES_PER_SECOND) if is_quick else 1
             shown = islice(takewhile(lambda _: goes_on(), played), stride - 1, None, stride)
@@ -116,7 +116,7 @@ def require_pictures(env: EnvSpec) -> None:
 
 
 def _write(path: str, pictures: Iterator[np.ndarray], pace: float, *, is_quick: bool) -> None:
-    """Write pictures as a film, at their pace in pictures per second."""
+    """Write pictures as a film, at `pace` pictures per second."""
     import av
 
     if path.endswith(".gif"):
@@ -135,7 +135,7 @@ def _write(path: str, pictures: Iterator[np.ndarray], pace: float, *, is_quick: 
 
 
 def _write_gif(path: str, pictures: Iterable[np.ndarray], pace: float) -> None:
-    """Write pictures as a GIF that repeats, at their pace in pictures per second; a faster one leaves pictures out."""
+    """Write pictures as a looping GIF, at `pace` pictures per second; beyond a GIF's limit, pictures are left out."""
     import imageio.v3 as imageio
 
     stride = math.ceil(pace / GIF_FRAMES_PER_SECOND)
@@ -241,7 +241,7 @@ def require_writable(flag: str, path: str, what: str, endings: Sequence[str]) ->
         The suffix is not legal, the file exists, or its directory does not exist or cannot be written.
     """
     if Path(path).suffix not in endings:
-        raise ConfigError(f"{flag}={path!r} is not legal: {what}'s name ends in one of {', '.join(endings)}")
+        raise ConfigError(f"{flag}={path!r} is not legal: {what}'s name must end in one of {', '.join(endings)}")
     if reason := why_no_new_file(path):
         raise ConfigError(f"{flag}={path!r} cannot be written: {reason}")
 
@@ -283,13 +283,13 @@ def _make_stage(env: EnvSpec, seed: int, *, draws: bool) -> gymnasium.Env:
     takes_mode = env.kind == "gymnasium" or _takes(source, requested(source, drawing, values))
     try:
         stage = construct(source, drawing if takes_mode else kwargs, values)
-    except Exception as error:  # without drawing it was made before, so drawing fails
+    except Exception as error:  # it was made without drawing before, so it is drawing that fails
         raise _cannot_draw(env.name, f"{type(error).__name__}: {error}") from error
     if (render_mode := getattr(stage, "render_mode", None)) != "rgb_array":
         legal = _metadata(stage).get("render_modes", [])
         stage.close()
         raise _cannot_draw(
-            env.name, f"its render_mode is {render_mode!r}, of the modes {legal} that its metadata names"
+            env.name, f"its render_mode is {render_mode!r}, and its metadata names the modes {legal}"
         )
     return stage
 
@@ -327,6 +327,6 @@ def _metadata(stage: gymnasium.Env) -> dict[str, Any]:
 
 def _cannot_draw(name: str, problem: str) -> ConfigError:
     return ConfigError(
-        f"{name} cannot be filmed: {problem}. A film needs an environment that takes render_mode='rgb_array' "
-        "and draws, with the packages that it draws by"
+        f"{name} cannot be filmed: {problem}. A film needs an environment that accepts render_mode='rgb_array' "
+        "and draws, and the packages that it draws with"
     )

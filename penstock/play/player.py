@@ -22,7 +22,7 @@ from penstock.play.evaluation import Evaluation, Match
 from penstock.self_play.fixed_opponents import Opponent
 
 MAX_LANES = 25
-DRAWS = 1_000_000  # between the seeds of draws in the shares of games that several evaluators play
+DRAWS = 1_000_000  # distance between the seeds of evaluators that share the games
 
 Outcomes = Sequence[list[int | None]]
 """Outcomes of the games played in each place, as from `outcome`; None: no winner is defined."""
@@ -34,11 +34,11 @@ def lanes_for(episodes: int) -> int:
 
 
 def ignored_episode(lane: int, is_whole: bool) -> None:
-    """Ignore an episode that counts."""
+    """Do nothing: default of `on_episode`."""
 
 
 class Player(ABC):
-    """Base of players: policies that play environments of their own, outside any arena.
+    """Base of players: policies that play their own environments, outside any arena.
 
     Parameters
     ----------
@@ -59,11 +59,11 @@ class Player(ABC):
         Parameters
         ----------
         episodes
-            Number of whole episodes of all environments together, a multiple of the environments; each agent has one in
-            every episode. Against opponents, number of games against each, from each seat. Episodes given up are
-            replaced until as many were given up.
+            Number of whole episodes over all environments, a multiple of the number of environments; every agent plays
+            in each. Against opponents, number of games against each, from each seat. An episode that is given up is
+            replaced, until as many were given up as requested.
         max_steps
-            Steps after which an episode is given up, for an agent with its whole game.
+            Steps after which an episode is given up; in a game, after which an agent gives up the whole game.
         deadline
             Time at which all running episodes are given up (monotonic seconds), after at least one step of each lane.
         on_step
@@ -259,7 +259,7 @@ class Part:
         return Evaluation(returns, lengths, unfinished=unfinished, asked=self.asked, successes=successes)
 
     def games(self) -> list[list[bool]]:
-        """Return for each game, for each completed round of all its agents, whether one of them took part."""
+        """Return, for each game and each completed round of all its agents, whether one of them took part."""
         seats = max(1, len(self._lanes.agents))
         lanes = [self.played[first : first + seats] for first in range(0, len(self.played), seats)]
         return [[any(each.length for each in ended) for ended in zip(*of_game, strict=False)] for of_game in lanes]
@@ -269,7 +269,7 @@ class Part:
         return any(len(ended) < len(took) for ended, took in zip(outcomes, self.games(), strict=False))
 
     def align_outcomes(self, outcomes: Outcomes) -> None:
-        """Reduce to one outcome per entry of `games`, before new games start in their places."""
+        """Reduce or fill up to one outcome per entry of `games`, before new games start in their places."""
         for ended, took in zip(outcomes, self.games(), strict=False):
             ended[:] = [*ended, *[None] * len(took)][: len(took)]
 

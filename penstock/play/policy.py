@@ -162,7 +162,7 @@ class Policy:
         if spec.mask_is_in_info:
             observation = observation, self._legal(action_mask, count)
         elif action_mask is not None:
-            raise ValueError("action_mask is given, and this policy was trained without masks in infos: leave it out")
+            raise ValueError("action_mask is given, but this policy was trained without masks in infos: leave it out")
         rows = np.arange(1 if count is None else count)
         obs = np.zeros((len(rows), *spec.shape), spec.dtype)
         if count is None:
@@ -290,12 +290,12 @@ def load_policy(
         algorithm = algorithm_class(config, *specs)
     nbytes = sum(tensor.nbytes for tensor in checkpoint.weights.values())
     try:
-        # Initialising a layer takes several tensors of its size; the values drawn are replaced.
+        # Initialising a layer needs several tensors of its size; the checkpoint then replaces the drawn values.
         with code(), Allowance(_ROOM_TO_BUILD + 8 * nbytes), torch.random.fork_rng(devices=[]):
             model = algorithm.make_model()
     except MemoryError as error:
         raise CheckpointError(
-            f"{name} is refused: its weights have {nbytes:,} bytes, and the network of its settings is another: {error}"
+            f"{name} is refused: its weights have {nbytes:,} bytes, but its settings make a larger network: {error}"
         ) from error
     require_matching(checkpoint.weights, model.state_dict(), name)
     model.load_state_dict(checkpoint.weights)
@@ -333,7 +333,7 @@ def _action_from_json(fields: Mapping[str, Any]) -> ActionSpec:
 def _observation_from_json(fields: Mapping[str, Any]) -> ObservationSpec:
     parts = tuple(_part_from_json(part) for part in fields.get("parts", ()))
     mask = fields.get("mask") and _part_from_json(fields["mask"])
-    unbounded = {"low": None, "high": None}  # checkpoints may have been saved without bounds
+    unbounded = {"low": None, "high": None}  # a checkpoint may lack bounds
     return ObservationSpec(**{**_tuples({**unbounded, **fields}), "parts": parts, "mask": mask})
 
 

@@ -1,4 +1,4 @@
-"""Recording of played episodes as a Minari dataset: what a policy saw and did, in the environment's own form."""
+"""Recording of played episodes as a Minari dataset: observations and actions in the environment's own form."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Episode:
     Attributes
     ----------
     seed
-        Seed of its reset; None: the environment's generator went on.
+        Seed of its reset; None: the environment's generator was not reseeded.
     observations
         T + 1 observations, the first and the last one included.
     actions, rewards, terminated, truncated
@@ -93,13 +93,13 @@ class EpisodeRecorder:
     Parameters
     ----------
     directory
-        Directory of the dataset, which must not exist. Its name is that of a Minari dataset, such as "cartpole-v0"; the
-        data lie in ``data`` below, where `minari.load_dataset` expects them.
+        Directory of the dataset, which must not exist. Its name is that of a Minari dataset, such as "cartpole-v0".
+        The data are in its folder ``data``, where `minari.load_dataset` expects them.
 
     Raises
     ------
     ConfigError
-        The extra "minari" is not installed, the directory exists or cannot be made, or its name is not that of a
+        The extra "minari" is not installed, the directory exists or cannot be created, or its name is not that of a
         dataset.
     """
 
@@ -113,7 +113,7 @@ class EpisodeRecorder:
         self._directory = Path(directory).absolute()
         if not _NAME.fullmatch(self._directory.name):
             raise ConfigError(
-                f"record={directory!r} is not legal: the directory is called as Minari calls a dataset, NAME-vNUMBER, "
+                f"record={directory!r} is not legal: the directory needs the name of a Minari dataset, NAME-vNUMBER, "
                 "such as datasets/cartpole-v0"
             )
         if os.path.lexists(self._directory):
@@ -191,7 +191,7 @@ class EpisodeRecorder:
             }
         )  # fmt: skip
         assert self._aside is not None
-        os.rename(self._aside, self._directory)  # fails where a dataset has come to lie there meanwhile
+        os.rename(self._aside, self._directory)  # fails if another dataset was created there meanwhile
         self._aside = None
 
     def _watch(self, env: Any) -> RecordedEnv:
@@ -201,14 +201,14 @@ class EpisodeRecorder:
         return self._lanes[-1]
 
     def _begin(self, env: RecordedEnv) -> Any:
-        """Make the dataset beside its place, with the spec of the environment if it can be written."""
+        """Make the dataset next to its final place, with the spec of the environment if it can be written."""
         self._directory.parent.mkdir(parents=True, exist_ok=True)
         self._aside = Path(tempfile.mkdtemp(prefix=f".{self._directory.name}-", dir=self._directory.parent))
         self._aside.chmod(0o755)
         spec = env.env.spec
         try:
             spec = spec and gymnasium.envs.registration.EnvSpec.from_json(spec.to_json())
-        except Exception:  # an argument or a wrapper that JSON does not hold
+        except Exception:  # an argument or a wrapper that JSON cannot represent
             spec = None
         with warnings.catch_warnings(action="ignore"):  # notes on metadata that finish() adds
             return self._new(
@@ -224,6 +224,6 @@ class EpisodeRecorder:
 
 
 def _stacked(space: gymnasium.Space, values: list[Any]) -> Any:
-    """Return values of a space as arrays with a leading axis, in its Dicts and Tuples."""
+    """Stack values of a space along a new leading axis, also within its Dicts and Tuples."""
     empty: Any = create_empty_array(space, len(values), fn=np.empty)
     return concatenate(space, values, empty)

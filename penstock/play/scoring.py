@@ -32,7 +32,7 @@ from penstock.surroundings import Surroundings, seed_generators
 Opponents = Sequence[str | Callable[..., Any]]
 """Fixed opponents, as in ``eval_against``."""
 
-# Lane numbers start at 0 in training, here in a run's evaluations, and there in later scoring: no seed is shared
+# First lane numbers of a run's evaluations and of later scoring; those of training start at 0. No seed is shared
 # between training and evaluation, or between a score and the episodes that selected the best weights.
 EVALUATION_LANES, SCORING_LANES = 1_000_000, 2_000_000
 
@@ -47,8 +47,8 @@ def evaluate_models(
     Several policies play together in an environment of several agents. With `opponents`, one policy plays `episodes`
     games against each, from each seat (see `penstock.self_play.matches.MatchPlayer`); each of several policies plays
     `episodes` games against each except "others" (see `penstock.play.teams.TeamPlayer`). `best` returns each policy's
-    best weights for "best", which is omitted without them. `policies` have the models, where the environment may not
-    fit them. `on_episode` is that of `penstock.play.player.Player.play`.
+    best weights for "best", which is omitted without them. `policies` are those of the models, to be checked against
+    the environment. `on_episode` is that of `penstock.play.player.Player.play`.
     """
     require(episodes > 0, "episodes", episodes, "more than 0")
     require(max_steps > 0, "max_steps", max_steps, "more than 0")
@@ -84,7 +84,7 @@ def evaluate_together(
     video: str | None = None, seed: int | None = None, max_steps: int | None = None, on: EnvSpec | None = None,
     wrappers: Wrappers = (), **settings: Any,
 ) -> dict[str, Evaluation]:  # fmt: skip
-    """Score the policies of a run with several, which play together.
+    """Score the policies of a run with several policies, which play together.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def evaluate_run(
     path
         Path as for `load_policy`.
     episodes
-        Number of episodes, the same quota in every lane; of games, number for every agent.
+        Number of episodes, the same quota in every lane; for games, number per agent.
     deterministic
         Whether to take the most probable actions instead of samples.
     video
@@ -144,7 +144,7 @@ def evaluate_run(
     max_steps
         Steps after which an episode is given up (see `Evaluation.unfinished`); None: the run's ``eval_max_steps``.
     on
-        Environment to play; None: that of the run.
+        Environment to play; None: the run's own.
     wrappers
         Functions or classes that wrap each environment, the last outermost.
     **settings
@@ -185,7 +185,7 @@ def evaluate_run(
 
 
 def _random_return(policy: Policy, env: EnvSpec, episodes: int, seed: int, max_steps: float) -> float:
-    """Return the mean return of uniform legal actions, over the episodes that a policy is scored on."""
+    """Return the mean return of uniform legal actions, over the same number of episodes and the same seeds."""
     with Surroundings().inside():
         seed_generators(lane_seed(seed, SCORING_LANES, 0))
         group = make_group(env, lanes_for(episodes), seed=seed, first_lane=SCORING_LANES, worker_index=OUTSIDE)

@@ -33,7 +33,7 @@ class TeamPlayer(Player):
     opponents
         Opponents as in ``eval_against``, with "others" for the other policies.
     games
-        Numbers of the games that are played at once, among those of the evaluation.
+        Numbers of the games that are played at once, within the evaluation.
     deterministic
         Whether policies use the modes of their distributions instead of samples.
     best
@@ -59,8 +59,8 @@ class TeamPlayer(Player):
         super().__init__(group)
         if not group.ends and tuple(opponents) != (OTHERS,):
             raise UnsupportedSpaceError(
-                "opponents stay for a game, and this environment has no games that end: each agent goes on by itself "
-                "with its next episode; leave eval_against out"
+                "opponents play whole games, but this environment has no games that end: each agent starts its next "
+                "episode by itself; leave out eval_against"
             )
         self._best = best
         self._seed = seed = seed + DRAWS * games.start
@@ -109,7 +109,7 @@ class TeamPlayer(Player):
             outcomes[game].append(outcome(means, policy))
 
     def _played_by_best(self) -> list[Opponent]:
-        """Return the best weights of each policy; empty until all have some."""
+        """Return opponents with the best weights of each policy; empty until all policies have some."""
         models = [load() for load in self._best]
         return [
             Part(model, lanes, deterministic=False, seed=self._seed + len(models) + number)

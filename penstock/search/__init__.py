@@ -5,7 +5,7 @@
 `objective`           score of a training
 `study`               sampling and pruning of trials: the only module that imports Optuna
 `directory`           files of a search, which several processes may share
-`job`                 running trial: its processes, on cores of their own
+`job`                 running trial: its processes, on separate cores
 `searching`           trials, up to the requested number
 `report`              table of the best trials, and the command that trains with their settings
 `arguments`           checks and defaults of the commands

@@ -15,7 +15,7 @@ from penstock.runs.remote import is_remote
 from penstock.runs.vacancy import require_outside_runs, safe_name
 
 print_now = partial(print, flush=True)
-"""Print a line at once."""
+"""Print a line without buffering."""
 
 
 def require_defaults(config: Config, reasons: Mapping[str, str], where: str) -> None:
@@ -59,7 +59,7 @@ def with_workers(config: Config, workers: int | None) -> Config:
 def directory_of(asked: Asked, what: str) -> Path:
     """Return the directory of the command: ``--dir``, or ``runs/WHAT-ENV-ALGORITHM``."""
     if is_remote(asked.own.dir):
-        raise BenchUsageError(f"--dir {asked.own.dir} is a URL: trainings of a {what} are in a local folder")
+        raise BenchUsageError(f"--dir {asked.own.dir} is a URL: the trainings of a {what} need a local folder")
     if asked.own.dir is not None:
         require_outside_runs(asked.own.dir, f"--dir {asked.own.dir}")
         return Path(asked.own.dir)

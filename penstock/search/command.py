@@ -37,8 +37,8 @@ from penstock.trust import SEALS, code_of, seals_of
 
 _WIDE = 160  # columns of the table outside a terminal
 _RESERVED = {
-    "target_return": "a training that ends at a target ends at a good moment, and scores would not compare",
-    "run_dir": "each trial has a directory of its own, in --dir",
+    "target_return": "a training that stops at a target stops at a good moment, and scores would not compare",
+    "run_dir": "each trial has its own directory, in --dir",
 }
 
 
@@ -77,7 +77,7 @@ def _search(asked: Asked, path: Path, cores: list[list[int]]) -> None:
     workers = workers_of_job(cores)
     space = read_space(own.space, with_workers(asked.config, workers), given)
     if isinstance(cores[0], Place) and "num_workers" in space.names:
-        raise BenchUsageError("[num_workers] is not legal with --backend ray: every trial takes as many cores")
+        raise BenchUsageError("[num_workers] is not legal with --backend ray: every trial has the same number of cores")
     require_room([(asked.algorithm, with_workers(asked.config, workers))])
     directory = SearchDirectory.share(path, _facts(asked, space, workers))
     config = with_workers(asked.config, directory.facts["workers"])
@@ -122,7 +122,7 @@ def _own_flags() -> argparse.ArgumentParser:
     parser, add = own_parser("penstock search", "flags of search itself", about)
     add("--space", type=Path, metavar="FILE", help="TOML file: a table per setting, with low and high or values")
     add("--trials", type=int, default=20, metavar="N", help="number of trials; the same command resumes (20)")
-    add("--jobs", type=int, metavar="K", help="trials at once, each on cores of its own (1)")
+    add("--jobs", type=int, metavar="K", help="trials at once, each on its own cores (1)")
     add("--seeds", type=int, default=1, metavar="S", help="trainings per trial, averaged; seeds count from --seed (1)")
     add("--dir", type=Path, help="directory of the search and its runs (runs/search-ENV-ALGORITHM)")
     add("--no-prune", action="store_true", help="train every trial to its end")
@@ -140,7 +140,7 @@ def _shown_flags() -> argparse.ArgumentParser:
 
 def _check(own: argparse.Namespace, config: Config) -> None:
     if own.space is None:
-        raise BenchUsageError("--space is missing: give a TOML file with a table for each setting that is searched")
+        raise BenchUsageError("--space is missing: give a TOML file with a table for each setting to search")
     require_counts(own, "trials", "jobs", "seeds")
     require_defaults(config, _RESERVED, "in a search")
     if config.eval_interval == 0:

@@ -50,7 +50,7 @@ class SearchDirectory:
         The directory.
     facts
         Content of ``search.json``: algorithm, flags, config, space, seeds; and workers, the number of rollout workers
-        that follows from the cores of a job where the search began, None if flags or space give it.
+        derived from a job's cores where the search was created, None if flags or space give it.
     """
 
     def __init__(self, path: Path, facts: dict[str, Any]) -> None:
@@ -59,18 +59,16 @@ class SearchDirectory:
 
     @classmethod
     def share(cls, path: Path, facts: Mapping[str, Any]) -> SearchDirectory:
-        """Make the directory of a search, or open that of the same search.
-
-        Flags and workers of an existing directory apply.
+        """Make the directory of a search, or open it if it holds the same search; then its flags and workers apply.
 
         Raises
         ------
         ConfigError
-            The directory holds another search, whose difference the message names, or other files.
+            The directory holds other files, or another search; the message names the difference.
         """
         try:
             if path.is_dir() and any(path.iterdir()) and not (path / SEARCH).exists() and not (path / LOCKS).exists():
-                raise ConfigError(f"--dir {path} is not empty, and holds no search: give another")
+                raise ConfigError(f"--dir {path} is not empty, but holds no search: give another")
             (path / LOCKS).mkdir(parents=True, exist_ok=True)
             with _locked(path / LOCKS / "search"):
                 if not (path / SEARCH).exists():
@@ -111,7 +109,7 @@ class SearchDirectory:
         return self.path / f"trial-{trial}-seed-{seed}"
 
     def output(self, trial: int, seed: int) -> Path:
-        """File of the run's process output."""
+        """File with the output of the run's process."""
         return self.path / f"trial-{trial}-seed-{seed}.txt"
 
     @contextmanager
@@ -126,11 +124,11 @@ class SearchDirectory:
         if (training := _lock(path)) is None:
             return None
         search = _lock(path.with_suffix(".search"))
-        assert search is not None, "it is locked after the other, and freed before it"
+        assert search is not None, "it is locked after the first and freed before it"
         return Hold(training, search)
 
     def is_ending(self, trial: int) -> bool:
-        """Return whether the search that held a trial is gone, and its training about to end.
+        """Return whether the search that held a trial is gone, so that its training is about to end.
 
         Only in `asking`: a free lock is taken for a moment.
         """
@@ -187,6 +185,6 @@ def _locked(path: Path) -> Iterator[None]:
 def _require_same(path: Path, name: str, here: Any, there: Any) -> None:
     if here != there:
         raise ConfigError(
-            f"--dir {path} holds another search: {name} is {there!r} there, and {here!r} here. Trials compare only "
-            "if all else is equal: give another --dir, or the same settings"
+            f"--dir {path} holds another search: {name} is {there!r} there, but {here!r} here. Trials can be compared "
+            "only if all else is equal: give another --dir, or the same settings"
         )

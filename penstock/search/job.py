@@ -1,4 +1,4 @@
-"""Running trial, whose seeds train one after the other, each in a ``penstock train`` process."""
+"""Running trial: its seeds train one after the other, each in a ``penstock train`` process."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 PROGRAM = (sys.executable, "-m", "penstock.cli")
 """Program that trains; tests replace it."""
 PATIENCE = 60.0
-"""Seconds from the request that a training end until it is killed."""
+"""Seconds between asking a training to end and killing it."""
 _INTERRUPTED, _NOT_SAVED, _REFUSED = (130, -signal.SIGTERM, -signal.SIGINT), 5, 2
-_OF_ROOM = {"num_workers", "num_learners"}  # settings by which a trial may ask for more than a cluster has
+_OF_ROOM = {"num_workers", "num_learners"}  # with these, a trial itself may ask for more than a cluster has
 
 Ending = Literal["done", "pruned", "failed", "refused", "interrupted"]
-"""End of a trial; "refused": its run has no room on its cluster, or cannot be used or saved, and stays under way."""
+"""End of a trial; "refused": its run has no room on its cluster, or cannot be used or saved; it can be resumed."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Job:
     Attributes
     ----------
     error
-        Reason why the trial failed, or was refused.
+        Reason why the trial failed or was refused.
     """
 
     def __init__(self, shared: Shared, trial: Trial, hold: Hold, cores: Collection[int]) -> None:
@@ -87,7 +87,7 @@ class Job:
         self._stopping: Ending | None = None
         self._losses = (-1, 0)  # steps of the checkpoint at the last kill, and number of kills with it
         self._size = -1  # bytes of the file of evaluations when it was read
-        self._rung = 0  # last one reported of the present seed
+        self._rung = 0  # last rung reported for the current seed
         self._evaluations: list[Evaluated] = []
 
     @property
@@ -113,7 +113,7 @@ class Job:
         return ending
 
     def stop(self, why: Ending = "interrupted") -> None:
-        """Request that the training ends in good order; `poll` returns the end."""
+        """Ask the training to end cleanly; `poll` returns the end."""
         self._stopping = self._stopping or why
         if self._training is not None:
             self._training.stop()
@@ -156,7 +156,7 @@ class Job:
         if code != 0:
             self.error = _error_of(training, code)
             if code < 0 and self._may_resume():
-                self._shared.report(f"trial {self.trial.number}: {self.error}; it goes on from its last checkpoint")
+                self._shared.report(f"trial {self.trial.number}: {self.error}; it resumes from its last checkpoint")
                 return None
             is_ray, has_own_needs = self._shared.config.backend == "ray", _OF_ROOM & self.trial.settings.keys()
             has_no_room = code == _REFUSED and is_ray and not has_own_needs
@@ -164,7 +164,7 @@ class Job:
         return self._after_training()
 
     def _command(self) -> list[str] | None:
-        """Return the command that trains the present seed, or resumes it; None: it is done."""
+        """Return the command that trains the current seed, or resumes it; None: it is done."""
         run = self._shared.directory.run(self.trial.number, self.seed)
         if (meta := checkpoint_to_go_on_from(run)) is None:
             if moved := set_aside_run(run):
@@ -182,8 +182,8 @@ class Job:
     def _follow(self, *, is_over: bool = False) -> None:
         """Report new evaluations, and stop a trial that the study prunes.
 
-        A rung's value is that of the first evaluation at or after it, so that trials with different times of evaluation
-        compare. The score decides on a training that is over.
+        A rung's value is that of the first evaluation at or after it, so that trials evaluated at different times can
+        be compared. A training that is over is judged by its score.
         """
         if self._stopping is not None or not self._read():
             return
@@ -221,7 +221,7 @@ class Job:
         return self._losses[1] < MOST_LOSSES
 
     def _after_training(self) -> Ending | None:
-        """Record the score of a seed's training; return the end of the trial, or None with seeds left."""
+        """Record the score of a seed's training; return the end of the trial, or None if seeds are left."""
         self._read()
         if not self._evaluations:
             self.error = "the training was never evaluated: give it a smaller --eval-interval"
@@ -236,7 +236,7 @@ class Job:
 
 
 def _error_of(training: Training, code: int) -> str:
-    """Return how a training ended: its signal; or the error that it printed, or its last line, with the exit code."""
+    """Return how a training ended: its signal; or its error message or last line of output, with the exit code."""
     if code < 0:
         return f"killed by signal {-code}{' (out of memory?)' if -code == signal.SIGKILL else ''}"
     lines = training.lines()

@@ -33,7 +33,7 @@ class Evaluated:
     seconds
         Seconds of training before it.
     mean_return
-        Mean return of its episodes; of an episode that was ended early, the return up to then.
+        Mean return of its episodes; an episode that was cut short counts with its return up to then.
     """
 
     steps: int
@@ -44,8 +44,8 @@ class Evaluated:
 def read_evaluations(run_dir: Path) -> list[Evaluated]:
     """Return the evaluations of a run, finished or running; [] before the first.
 
-    A run that was resumed from a checkpoint has evaluated later steps twice: the second evaluation counts. Of games
-    against several opponents, those against the first count.
+    A run that was resumed from a checkpoint has evaluated later steps twice: the second evaluation counts. With several
+    opponents, games against the first count.
     """
     returns: dict[tuple[int, float], list[float]] = {}
     opponents: dict[tuple[int, float], str | None] = {}
@@ -77,7 +77,7 @@ def score(evaluations: Sequence[Evaluated]) -> float:
 
 
 def rung(evaluation: Evaluated, config: Config) -> int:
-    """Return the twentieths of its budget that a run had spent at an evaluation; of two budgets, of the fuller one."""
+    """Return how many twentieths of its budget a run had spent at an evaluation; of two budgets, the one spent more."""
     of_steps = RUNGS * evaluation.steps / config.total_steps
     of_seconds = RUNGS * evaluation.seconds / config.max_seconds if config.max_seconds else 0.0
     return int(min(RUNGS, max(of_steps, of_seconds)))

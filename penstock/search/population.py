@@ -1,10 +1,10 @@
-"""Population-based training over several runs: members train in slices, and copy each other between two of them.
+"""Population-based training over several runs: members train in slices, and copy each other in between.
 
 ======================  ========================================================================
 ``population.json``     settings, members, scores, and the start of the next slice
 ``lineage.jsonl``       copies between members, and their settings over time
 ``member-3/``           a member's run, an ordinary run directory
-``member-3.json``       arguments of the process of its slice; ``.txt``: output of the process
+``member-3.json``       arguments of its slice's process; ``.txt``: output of the process
 ``handed/member-3-9/``  its checkpoint of step 9, which others copy in this slice
 ======================  ========================================================================
 
@@ -42,9 +42,9 @@ POPULATION, HANDED = "population.json", "handed"
 PROGRAM = (sys.executable, "-m", "penstock.engine.slices")
 """Program that trains a slice; tests replace it."""
 PATIENCE = 60.0
-"""Seconds from the request that a slice end until it is killed."""
+"""Seconds between asking a slice to end and killing it."""
 DIVERGED = 4
-"""Exit code of a slice whose updates are no longer finite."""
+"""Exit code of a slice with non-finite updates."""
 
 Ending = Literal["done", "diverged", "failed", "interrupted", "lost"]
 
@@ -104,7 +104,7 @@ class Plan:
     Attributes
     ----------
     begin
-        Steps of its run.
+        Steps of the member's run before it.
     parent
         Checkpoint that it copies first; None: it keeps its own weights.
     """
@@ -152,7 +152,7 @@ class PopulationRuns:
         report: Callable[[str], None],
     ) -> None:  # fmt: skip
         if count < 2:
-            raise ConfigError(f"--population {count}: a population of one has no member to copy: use 4, or 2 at least")
+            raise ConfigError(f"--population {count} is not legal: members copy each other: use 4, or at least 2")
         assert config.pbt is not None and config.pbt_space is not None
         tables = tables_of(config.pbt_space)
         self._config = replace(config, pbt=None, pbt_space=None)
@@ -278,14 +278,14 @@ class PopulationRuns:
                 self._plans[child].parent, handed = self._hand_over(decision.parent)
             self.population.carried_out(decision)
             self._lineage.write(decision, self._plans[child].begin, handed)
-            what = "goes on" if decision.parent is None else f"copies member {decision.parent}"
+            what = "continues" if decision.parent is None else f"copies member {decision.parent}"
             settings = ", ".join(f"{name}={value:.4g}" for name, value in decision.after.items())
             self._report(f"member {child} {what} with {settings}")
 
     def _hand_over(self, parent: int) -> tuple[str | None, WeightsOrigin | None]:
         """Copy a member's newest checkpoint to a place that its next slice does not change.
 
-        A member that becomes a copy itself, and has not begun, hands over the checkpoint that it copies.
+        A member that is itself about to copy a checkpoint hands over that checkpoint.
         """
         plan, steps = self._plans[parent], self._steps(parent)
         if plan.parent is not None and steps <= plan.begin:
@@ -329,7 +329,7 @@ class PopulationRuns:
                     f"--dir {self.path} holds {', '.join(others[:3])}{', ...' if len(others) > 3 else ''}, and no "
                     "population: give another, or remove them yourself"
                 )
-            self._lineage.go_on(0)  # left by a command that was killed at its beginning
+            self._lineage.go_on(0)  # a file left by a command that was killed at its start
             for number, member in enumerate(self.population.members):
                 self._lineage.start(number, member.settings)
             self._save()
@@ -340,7 +340,7 @@ class PopulationRuns:
             raise ConfigError(f"--dir {self.path} holds a population that cannot be read: {error}") from None
         self._require_same(found["facts"])
         if not len(found["plans"]) == len(found["population"]["members"]) == len(self._names):
-            raise ConfigError(f"{file} cannot be read: it has not one state for each of {len(self._names)} members")
+            raise ConfigError(f"{file} cannot be read: it does not have a state for each of {len(self._names)} members")
         self.population.restore(found["population"])
         self.slice = found["slice"]
         self._plans = [Plan(plan["begin"], plan.get("parent")) for plan in found["plans"]]
@@ -349,7 +349,7 @@ class PopulationRuns:
     def _require_same(self, facts: Mapping[str, Any]) -> None:
         """Raise `ConfigError` naming the first setting that differs from that of the directory's population.
 
-        A directory of an older version lacks newer settings, which count with their defaults.
+        Settings that an older version did not record count with their defaults.
         """
         here: Mapping[str, Any] = json.loads(json_bytes(self._facts))
         defaults = json.loads(json_bytes(type(self._config)(env=self._config.env).to_json()))
@@ -358,7 +358,7 @@ class PopulationRuns:
         for name, value in given.items():
             if begun[name] != value:
                 raise ConfigError(
-                    f"--dir {self.path} holds another population: it was begun with {name}={begun[name]!r}, and "
+                    f"--dir {self.path} holds another population: it was begun with {name}={begun[name]!r}, but "
                     f"{name}={value!r} is given. Give {name}={begun[name]!r} to resume it, or another --dir"
                 )
         if unknown := [name for name in facts["config"] if name not in given]:

@@ -28,8 +28,8 @@ from penstock.trials.asking import ABOUT, places_for, require_room, split
 
 _RESERVED = {
     "num_policies": "members are runs of one policy: use --population, or penstock train for policies of one run",
-    "run_dir": "each member has a directory of its own, in --dir",
-    "target_return": "a member that ends at a target leaves the others without it",
+    "run_dir": "each member has its own directory, in --dir",
+    "target_return": "a member that stops at a target would leave the population",
 }
 
 
@@ -60,7 +60,7 @@ def command(args: list[str]) -> int:
         except BlockingIOError:
             raise BenchUsageError(f"another penstock pbt is at work in {directory}") from None
         except OSError as error:
-            raise BenchUsageError(f"--dir {directory} cannot be made: {error.strerror}: give another") from None
+            raise BenchUsageError(f"--dir {directory} cannot be created: {error.strerror}: give another") from None
         cores = stack.enter_context(places_for(cluster, own.jobs, [config], directory, print_now))
         config = with_workers(config, workers_of_job(cores))
         require_room([(asked.algorithm, config)])
@@ -84,13 +84,13 @@ def own_flags() -> argparse.ArgumentParser:
     )
     parser, add = own_parser("penstock pbt", "flags of the population itself", about)
     add("--population", type=int, default=4, metavar="N", help="number of members, each a run (4)")
-    add("--jobs", type=int, metavar="K", help="members training at once, each on cores of its own (1)")
+    add("--jobs", type=int, metavar="K", help="members training at once, each on its own cores (1)")
     add("--dir", type=Path, help="directory of the runs; the same command resumes (runs/pbt-ENV-ALGORITHM)")
     return parser
 
 
 def _with_space(args: list[str]) -> list[str]:
-    """Return the arguments with --pbt-space for --space, and with the default rule."""
+    """Return the arguments with --space replaced by --pbt-space, and with the default rule."""
     named = [re.sub(r"^--space(?==|$)", "--pbt-space", arg) for arg in args]
     has_space = any(arg.partition("=")[0] == "--pbt-space" for arg in named)
     has_rule = any(arg.partition("=")[0] == "--pbt" for arg in named)

@@ -66,7 +66,7 @@ def table_of(tried: Sequence[Tried], names: Sequence[str], seeds: int) -> Table:
 
 
 def summary_of(directory: SearchDirectory, tried: Sequence[Tried]) -> str:
-    """Return the text below the table: endings of the trials, the best one, and the command to train with it."""
+    """Return the text below the table: outcomes of the trials, the best one, and the command to train with it."""
     if not tried:
         return "no trial has begun"
     counts = Counter(trial.state for trial in tried)
@@ -82,8 +82,8 @@ def summary_of(directory: SearchDirectory, tried: Sequence[Tried]) -> str:
         run = directory.run(best[0].number, first)
         lines.append(f"best: trial {best[0].number}, score {number(best[0].score or 0.0)}{beside}")
         lines.append(
-            "The best of many scores is in part luck: confirm it with other seeds than "
-            f"{f'seed {first}' if seeds == 1 else f'seeds {first} to {first + seeds - 1}'}."
+            "The best of many scores is partly luck: confirm it with seeds other than "
+            f"{first if seeds == 1 else f'{first} to {first + seeds - 1}'}."
         )
         lines += ["", f"penstock eval {shlex.quote(str(run))}", command_of(directory, best[0])]
     return "\n".join(lines)

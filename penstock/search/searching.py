@@ -1,4 +1,4 @@
-"""Trials, several at once on cores of their own, up to the requested number."""
+"""Trials, several at once on separate cores, up to the requested number."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from penstock.search.study import Study
 
 FAILURES = 3
-"""Consecutive failures that end the search: the cause is then not the settings tried."""
+"""Consecutive failures that end the search: their cause is hardly the settings tried."""
 
 
 class Searching:
@@ -50,13 +50,13 @@ class Searching:
         KeyboardInterrupt
             Ctrl-C or SIGTERM; no process is left, and interrupted trials can be resumed.
         BenchError
-            Several trainings failed, one after the other; or a trial's run cannot be used now.
+            Several trainings failed in a row; or a trial's run cannot be used now.
         """
         self._jobs.run(self._begin, self._ended, is_over=self._is_over, is_left=lambda: self._study.has_ending)
-        if self._refused:  # which interrupted the trials beside it
+        if self._refused:  # a refused trial also interrupts the others
             raise BenchError(self._refused)
         if self._failures >= FAILURES:
-            raise BenchError(f"{FAILURES} trainings failed one after the other. The last one: {self._error}")
+            raise BenchError(f"{FAILURES} trainings failed in a row. The last one: {self._error}")
         if self._is_interrupted or self._jobs.is_interrupted:
             raise KeyboardInterrupt
 
@@ -88,7 +88,7 @@ class Searching:
                 self._report(f"trial {number}: failed: {job.error}")
                 self._error = job.error
             case "refused":
-                self._refused = f"trial {number} cannot go on, until the same command is given again: {job.error}"
+                self._refused = f"trial {number} cannot continue now; the same command resumes it: {job.error}"
             case "interrupted":
                 self._is_interrupted = True
         self._failures = self._failures + 1 if ending == "failed" else 0

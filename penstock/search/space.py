@@ -31,8 +31,8 @@ from penstock.config.ranges import Range, range_of, tables_in
 _KEYS = ("low", "high", "log", "step", "values")
 _TASK_GROUPS = "environment", "budget and run"
 _TASK_SETTINGS = "env", "total_steps", "target_return", "seed", "run_dir"  # of other groups
-_LEARNED_FROM = "reward_scale", "reward_clip"  # settings of the environment that change learning alone
-_COMBINATIONS = 1000  # of the other settings' ends, tried with an end before it counts as illegal
+_LEARNED_FROM = "reward_scale", "reward_clip"  # settings of the environment that change only learning
+_COMBINATIONS = 1000  # of the other settings' ends that are tried with an end before it counts as illegal
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Choice:
 
     @property
     def ends(self) -> tuple[Any, ...]:
-        """Values that must be legal: all."""
+        """Values that must be legal: all of them."""
         return self.values
 
     def holds(self, value: Any) -> bool:
@@ -112,10 +112,10 @@ def space_of(tables: Mapping[str, Any], config: Config, given: Collection[str] =
             raise ConfigError(f"unknown setting {name!r}{setting_hint(name, known) or closest(name, known)}")
         if name in given:
             raise ConfigError(
-                f"{name} is searched, and given by a flag too: leave out --{name.replace('_', '-')} or [{name}]"
+                f"{name} is searched, but also given by a flag: leave out --{name.replace('_', '-')} or [{name}]"
             )
         if (group_of(name) in _TASK_GROUPS or name in _TASK_SETTINGS) and name not in _LEARNED_FROM:
-            why = "--seeds averages over seeds" if name == "seed" else "only trials of one task and budget compare"
+            why = "--seeds averages over seeds" if name == "seed" else "trials compare only with one task and budget"
             raise ConfigError(f"{name} cannot be searched: {why}")
     space = Space(tuple(_dimension(name, table, hints[name]) for name, table in tables.items()))
     _require_legal(space, config)
@@ -123,7 +123,7 @@ def space_of(tables: Mapping[str, Any], config: Config, given: Collection[str] =
 
 
 def refusal_of(config: Config, settings: Mapping[str, Any]) -> str:
-    """Return the reason why settings are not legal together in a config, else ""."""
+    """Return the reason why settings are not legal together in a config; "" if they are."""
     try:
         replace(config, **settings).with_schedules()
     except ConfigError as error:
@@ -141,7 +141,7 @@ _LEGAL = "with low and high (and log or step), or with values"
 
 def _dimension(name: str, table: Any, hint: Any) -> Range | Choice:
     if not isinstance(table, dict):
-        raise ConfigError(f"{name} is no table: write [{name}] {_LEGAL}")
+        raise ConfigError(f"{name} is not a table: write [{name}] {_LEGAL}")
     for key in table:
         if key not in _KEYS:
             raise ConfigError(f"[{name}] has an unknown key {key!r}{closest(key, list(_KEYS))} (legal: {_LEGAL})")
@@ -155,7 +155,7 @@ def _choice(name: str, values: Any, hint: Any) -> Choice:
     if not isinstance(values, list):
         raise ConfigError(f"[{name}] values={values!r} is not legal: values must be a list")
     if any(isinstance(value, dict) for value in values):
-        raise ConfigError(f"[{name}] values={values!r} is not legal: a table is no value to choose")
+        raise ConfigError(f"[{name}] values={values!r} is not legal: a value cannot be a table")
     choice = Choice(name, tuple(checked(name, value, hint) for value in values))
     if len({repr(value) for value in choice.values}) < max(2, len(values)):
         raise ConfigError(f"[{name}] values={values!r} is not legal: write two or more, each once")
@@ -163,7 +163,7 @@ def _choice(name: str, values: Any, hint: Any) -> Choice:
 
 
 def _require_legal(space: Space, config: Config) -> None:
-    """Raise `ConfigError` for an end that the algorithm refuses with all ends of the other settings."""
+    """Raise `ConfigError` for an end that the algorithm rejects in every combination with the other settings' ends."""
     for dimension in space.dimensions:
         others = [[(other.name, end) for end in other.ends] for other in space.dimensions if other is not dimension]
         for end in dimension.ends:

@@ -24,7 +24,7 @@ from penstock.search.directory import LOCKS, Hold, SearchDirectory
 from penstock.search.objective import RUNGS
 from penstock.search.space import Choice, Range, Space
 
-_SAFE_RUNGS = RUNGS // 4  # of a trial's first training, at which no trial is pruned
+_SAFE_RUNGS = RUNGS // 4  # first rungs of a trial, without pruning
 _SAFE_TRIALS = 5  # completed before any trial is pruned
 
 _STATES = {
@@ -50,11 +50,11 @@ class Tried:
     scores
         Scores of the seeds that are done.
     spent
-        Share of its trainings' budgets that was reported.
+        Share of its trainings' budgets covered by reports.
     error
         Reason of a failure.
     is_as_given
-        Whether its settings are those that the flags give.
+        Whether its settings are the values given by the flags.
     """
 
     number: int
@@ -151,7 +151,7 @@ class Study:
         """Hold a trial to train; None: there is none to begin now.
 
         Trials left by dead processes come first, then those that the sampler proposes, up to `limit` trials. The first
-        of all has the settings as given, if these are within the space.
+        trial of a search has the settings as given, if these are within the space.
         """
         with self._directory.asking():
             trials = self._frozen()
@@ -171,7 +171,7 @@ class Study:
 
     @property
     def has_ending(self) -> bool:
-        """Whether a trial left by a dead process is about to end, and can be held soon."""
+        """Whether the training of a trial left by a dead process is about to end, so that it can be held soon."""
         with self._directory.asking():
             left = [frozen.number for frozen in self._frozen() if frozen.state == TrialState.RUNNING]
             return any(map(self._directory.is_ending, left))
@@ -221,7 +221,7 @@ class Study:
 
 
 class _Lock(JournalFileOpenLock):
-    """Lock of the journal, for one writer at a time; a killed process frees it."""
+    """Lock of the journal, for one writer at a time; freed when its holder is killed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -238,12 +238,12 @@ class _Lock(JournalFileOpenLock):
 
 
 def _mend(journal: Path, lock: _Lock) -> None:
-    """Cut off a last line that is half written, as after a power failure or on a full disk.
+    """Cut off an incomplete last line, left by a power failure or a full disk.
 
     Raises
     ------
     ConfigError
-        Another line is no record of the journal.
+        Another line is not a record of the journal.
     """
     lock.acquire()
     try:
@@ -266,7 +266,7 @@ def _require_record(journal: Path, number: int, line: bytes) -> None:
 
 
 def _key(value: Any) -> CategoricalChoiceType:
-    """Return a value as stored in the journal: a tuple, which Optuna does not take, as JSON."""
+    """Return a value as stored in the journal: a tuple, which Optuna does not accept, as JSON."""
     return json.dumps(value) if isinstance(value, tuple) else value
 
 

@@ -50,7 +50,7 @@ _UNCOMPARED = ("run_dir", "seed", "env", "env_kwargs")
 class Flags:
     """Compare groups of runs, the first with each of the others.
 
-    penstock compare A -- B compares the runs in A with those in B; with --by, runs of equal values form a group.
+    penstock compare A -- B compares the runs in A with those in B; with --by, runs with equal values form a group.
     """
 
     dirs: Places = (Path("runs"),)
@@ -90,7 +90,7 @@ class Group:
     curves
         Cost and return of the evaluations of each run, float64 ``[n]`` both, by kind of cost.
     places
-        Number of the evaluation that is each run's score.
+        Index of the evaluation that gives each run's score.
     """
 
     name: str
@@ -110,7 +110,7 @@ def command(args: list[str]) -> int:
     if before and (is_default or not all(before)):
         raise StudyError("a group has no runs: give runs on both sides of --, as in penstock compare A -- B")
     if any(word.startswith("-") for side in before for word in side):
-        raise StudyError("flags come behind the runs: penstock compare A -- B --target 475")
+        raise StudyError("flags come after the runs: penstock compare A -- B --target 475")
     places = [*before, [str(place) for place in flags.dirs]]
     found_runs = [chosen(readable(find_runs(place), warn), flags.where) for place in places]
     sides = list(zip(map(" ".join, places), found_runs, strict=True))
@@ -127,7 +127,7 @@ def command(args: list[str]) -> int:
 
 
 def divided(sides: Sequence[Side], by: str) -> Sequence[Side]:
-    """Return two or more groups of runs by name: those given, or those that the values in `by` make of the only one.
+    """Return two or more named groups of runs: those given, or the only one, divided by the values of `by`.
 
     Raises
     ------
@@ -146,7 +146,7 @@ def divided(sides: Sequence[Side], by: str) -> Sequence[Side]:
         sides = list(grouped(runs, keys).items())
     if len(sides) < 2:
         names = ", ".join(name for name, _ in sides)
-        raise StudyError(f"two groups are needed, and there is {f'one: {names}' if names else 'none: no runs'}")
+        raise StudyError(f"two groups are needed, but there is {f'one: {names}' if names else 'none: no runs'}")
     return sides
 
 
@@ -174,7 +174,7 @@ def group_of(
         places.append(returns.size - 1 if score == "final" else int(returns.argmax()))
         raw.setdefault(str(run.summary["env"]), []).append(float(returns[places[-1]]))
     if not scored:
-        raise StudyError(f"no run of {name} has been evaluated: there is nothing to compare")
+        raise StudyError(f"no run of {name} was evaluated: there is nothing to compare")
     arrays = {env: np.array(values) for env, values in sorted(raw.items())}
     scores = dict(arrays)
     for env in bounds and arrays:
@@ -194,8 +194,9 @@ def comparison(groups: Sequence[Group], target: float | None, *, is_normalized: 
         ``scores``: a row per group and environment, and per group over all; ``improvement``: probability that the first
         group is better, per other group; ``targets``: a row per group and environment with a target; ``profiles``: by
         group, share of runs above each of ``thresholds``; ``settings``: settings in which groups differ, by name;
-        ``runs``: a row per run with its score, the seconds, steps and frames spent for it, and those of the ``fronts``
-        on which it lies: no other run of the environment has as high a score for less, or a higher one for as much.
+        ``runs``: a row per run with its score, the seconds, steps and frames spent on it, and ``fronts``, the kinds of
+        cost in which it is Pareto-optimal: no other run of the environment scores as high for less, or higher for as
+        much.
     """
     scores: list[dict[str, Any]] = []
     for group in groups:
@@ -260,15 +261,15 @@ def warnings_about(groups: Sequence[Group], flags: Flags, *, is_normalized: bool
             without = f"{counted(len(group.without), 'run')} without an evaluation, and so without a score"
             found.append(f"{group.name}: {without}: {', '.join(group.without)}")
         if broken := [run.name for run in group.runs if run.state not in ("done", "unknown")]:
-            last = f"{counted(len(broken), 'run')} not done, of which the last score counts"
+            last = f"{counted(len(broken), 'run')} not done, compared by the last score"
             found.append(f"{group.name}: {last}: {', '.join(broken)}")
     shared = set.intersection(*(set(group.raw) for group in groups))
     if lonely := sorted(set().union(*(group.raw for group in groups)) - shared):
-        found.append(f"not every group has runs on {', '.join(lonely)}: the probability is over the others")
+        found.append(f"not every group has runs on {', '.join(lonely)}: the probability leaves these out")
     if len(shared) > 1 and not is_normalized:
-        found.append("scores of several environments are not combined: --normalize gives them one scale")
+        found.append("scores of several environments are not combined: --normalize puts them on one scale")
     if flags.score == "best":
-        found.append("the best of many evaluations is biased upwards: penstock eval scores the same weights anew")
+        found.append("the best of many evaluations is biased upwards: penstock eval scores the same weights again")
     return found
 
 
@@ -319,7 +320,7 @@ def _improvement(first: Group, other: Group) -> dict[str, Any] | None:
 
 
 def _targets(group: Group, target: float | None) -> list[dict[str, Any]]:
-    """Return rows of the time to the target, the first evaluation that reaches it; other runs count as misses."""
+    """Return rows with the time to the first evaluation that reaches the target; runs that never do are misses."""
     rows = []
     for env in group.raw:
         members = [(run, curve) for run, curve in zip(group.runs, group.curves, strict=True)
@@ -342,7 +343,7 @@ def _thresholds(groups: Sequence[Group]) -> np.ndarray:
 
 
 def _rows(groups: Sequence[Group]) -> list[dict[str, Any]]:
-    """Return a row for each run: its score, what was spent for it, and the fronts on which it lies."""
+    """Return a row for each run: its score, the cost of the score, and the Pareto fronts that it is on."""
     rows: list[dict[str, Any]] = []
     for group in groups:
         for run, curve, at in zip(group.runs, group.curves, group.places, strict=True):

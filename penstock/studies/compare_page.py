@@ -1,4 +1,4 @@
-"""Comparison of runs for pages and reports: the tables of `penstock compare`, and pictures, by environment."""
+"""Comparison of runs for pages and reports, by environment: the tables of `penstock compare`, and pictures."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def settings_unlike(runs: Sequence[RecordedRun]) -> list[str]:
 
 
 def sides_of(runs: Sequence[RecordedRun], keys: Sequence[str], first: str = "") -> list[Side]:
-    """Return groups of runs by their values of some settings, `first` at the beginning if there is such a group."""
+    """Return groups of runs by their values of some settings; the group named `first`, if any, comes first."""
     return sorted(grouped(runs, keys).items(), key=lambda side: side[0] != first)
 
 
@@ -45,7 +45,7 @@ def comparison_page(
     Parameters
     ----------
     sides
-        Groups as of `sides_of`; those beyond `MOST_GROUPS` are left out.
+        Groups from `sides_of`; those beyond `MOST_GROUPS` are left out.
     score
         Score of a run in all but the table of returns: "final" or "best".
     points
@@ -54,8 +54,8 @@ def comparison_page(
     Returns
     -------
     tuple
-        Of each environment: ``env``, ``figures`` as HTML, ``tables`` by title, headings first, and ``runs`` as of
-        `comparison`, with ``final`` and ``best``. And notes about runs that are not compared.
+        A dict for each environment: ``env``, ``figures`` as HTML, ``tables`` by title, headings first, and ``runs`` as
+        in `comparison`, with ``final`` and ``best``. And notes about runs that are not compared.
     """
     notes = []
     if len(sides) > MOST_GROUPS:
@@ -84,7 +84,7 @@ def comparison_page(
 
 
 def settings_table(runs: Sequence[RecordedRun]) -> dict[str, list[str]]:
-    """Return the settings that differ between runs, but for the environment, as texts, a value per run."""
+    """Return the settings, except the environment, that differ between runs: texts by name, one per run."""
     known = {"algorithm", *(name for run in runs for name in run.settings)} - {"env"}
     found = {name: values for name, values in differences(runs).items() if name in known and not is_secret(name)}
     return {name: [_setting(value) for value in values] for name, values in found.items()}
@@ -105,7 +105,7 @@ def _part(env: str, groups: dict[str, list[Group]], score: str, names: Sequence[
 
 
 def _figures(env: str, found: dict[str, Any], score: str, names: Sequence[str]) -> list[str]:
-    """Return the performance profiles, and the Pareto front of each cost, with the colours of all environments."""
+    """Return the performance profiles and the Pareto front of each cost; all environments share the groups' colours."""
     names = names if len(names) <= COLORS else list(found["profiles"])
     columns = {**dict.fromkeys(names, ()), "score": found["thresholds"], **found["profiles"]}
     title = f"Share of runs above a {SCORES[score].lower()}, {env}"

@@ -54,12 +54,12 @@ class Condition:
 
 
 def conditions(text: str) -> list[Condition]:
-    """Read conditions such as ``env=Cart* state=done learning_rate<1e-3``; raise `StudyError` for another word."""
+    """Read conditions such as ``env=Cart* state=done learning_rate<1e-3``; raise `StudyError` for any other word."""
     found = []
     for word in text.split():
         match = _WORD.fullmatch(word)
         if match is None:
-            raise StudyError(f"--where {word!r} is no condition: write KEY=VALUE, with =, !=, <, >, <= or >=")
+            raise StudyError(f"--where {word!r} is not a condition: write KEY=VALUE, with =, !=, <, >, <= or >=")
         condition = Condition(*match.groups())
         if condition.comparison in _COMPARE:
             _number(condition)
@@ -99,4 +99,4 @@ def _number(condition: Condition) -> float:
         return float(condition.value)
     except ValueError:
         word = f"{condition.key}{condition.comparison}{condition.value}"
-        raise StudyError(f"--where {word!r}: {condition.value!r} is no number") from None
+        raise StudyError(f"--where {word!r}: {condition.value!r} is not a number") from None

@@ -74,7 +74,7 @@ def thinned(x: np.ndarray, y: np.ndarray, most: int = _DENSE) -> tuple[np.ndarra
 
 
 def aligned(curves: Sequence[Curve], points: int = POINTS) -> tuple[np.ndarray, np.ndarray]:
-    """Interpolate curves at the same places, from the last beginning to the first end, without extrapolation.
+    """Interpolate curves at common places, from the latest start to the earliest end, without extrapolation.
 
     Returns
     -------
@@ -105,7 +105,7 @@ def band_of(curves: Sequence[Curve], kind: str) -> Band:
     if kind != "ci":
         low, high = np.quantile(y, (0.25, 0.75) if kind == "quartiles" else (0.0, 1.0), axis=0)
         return Band(x, middle, low, high)
-    # All intervals have the same draws: runs are resampled, not points.
+    # All intervals use the same draws: runs are resampled, not points.
     ends = [interval(interquartile_mean, [values], resamples=_RESAMPLES) for values in each]
     low, high = np.array(ends).T if ends else (x, x)
     return Band(x, middle, low, high)
@@ -119,7 +119,7 @@ def has_band(kind: str, count: int) -> bool:
 def joined(
     tables: Sequence[tuple[np.ndarray, Sequence[np.ndarray]]], most: int
 ) -> tuple[np.ndarray, list[list[np.ndarray]]]:
-    """Bring lines of different places to the same places, so that many lines are drawn quickly.
+    """Resample lines with different x at common places, so that many lines are drawn quickly.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def joined(
 def _interpolated(
     x: np.ndarray, columns: Sequence[np.ndarray], places: np.ndarray
 ) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Return columns at those of some places that lie between the ends of x; at the nearest one if none does."""
+    """Return columns interpolated at the places within the range of x; at the nearest place if there is none."""
     inside = places[(places >= x[0]) & (places <= x[-1])]
     if not inside.size:
         inside = places[[np.abs(places - x[0]).argmin()]]
@@ -166,10 +166,10 @@ def panels_of(curves: Sequence[Curve], keys: Sequence[str]) -> dict[str, dict[st
 
 
 def grouped(runs: Sequence[RecordedRun], keys: Sequence[str]) -> dict[str, list[RecordedRun]]:
-    """Group runs by their values of columns or settings, by a name of each group.
+    """Group runs by their values of columns or settings; return the groups by name.
 
-    A name has the algorithm and the values of the keys; of many keys, those in which the group differs from most
-    groups. If such names are long, all groups are named by their first run.
+    A name lists the values of the keys; with many keys, the algorithm and the values that differ from the most common
+    ones. If such names are too long, groups are named after their first run.
     """
     found: dict[tuple[str, ...], list[RecordedRun]] = {}
     for run in runs:

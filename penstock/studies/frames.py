@@ -1,6 +1,6 @@
-"""Many runs from Python: rows for a data frame, comparisons, and curves on the axes of matplotlib.
+"""Many runs from Python: rows for a data frame, comparisons, and curves on Matplotlib axes.
 
-Tables are lists of dicts, one per row: ``pandas.DataFrame(rows)`` and ``polars.DataFrame(rows)`` take them as they are.
+Tables are lists of dicts, one per row, as ``pandas.DataFrame(rows)`` and ``polars.DataFrame(rows)`` accept them.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def train_runs(
 ) -> list[Row]:  # fmt: skip
     """Train a run for each algorithm, combination of settings and seed, as ``penstock multirun`` does.
 
-    The same call again skips runs that are done and resumes those that are not. Every run is a process of its own, so
-    settings are plain values: an environment is an id, "module:Class" or "file.py:Class".
+    Repeating the call skips finished runs and resumes the others. Every run is a separate process, so settings are
+    plain values: an environment is an id, "module:Class" or "file.py:Class".
 
     Parameters
     ----------
@@ -40,9 +40,9 @@ def train_runs(
     seeds
         Number of seeds, from 0 on; None: one, or the ``seed`` in `settings` or `grid`.
     jobs
-        Runs at a time, each on cores of its own; None: one, on a cluster as many as it has room for.
+        Runs at a time, each on its own cores; None: one, or on a cluster as many as fit.
     name
-        Folder in ``runs/``; None: made of algorithms and settings.
+        Folder in ``runs/``; None: derived from algorithms and settings.
     grid
         Values of settings to combine, by name.
     zip_grid
@@ -60,7 +60,7 @@ def train_runs(
     StudyError, ConfigError
         The request is not legal; nothing was trained.
     KeyboardInterrupt
-        Ctrl-C: the runs at work have saved.
+        Ctrl-C was pressed; the running trainings have saved.
     """
     contents: dict[str, Any] = {
         "algorithms": [algorithms] if isinstance(algorithms, str) else list(algorithms),
@@ -88,12 +88,12 @@ def run_table(*places: Place, where: str = "") -> list[Row]:
     Returns
     -------
     list of dict
-        By the time when the runs began. Columns are those of ``penstock runs --json``, and every setting.
+        Sorted by the start of the runs. Columns are those of ``penstock runs --json``, and every setting.
 
     Raises
     ------
     RunDirectoryError
-        A place is not there.
+        A place does not exist.
     StudyError
         A condition is not legal.
     """
@@ -122,7 +122,7 @@ def curve_table(*places: Place, y: str = EVALUATION, x: str = "steps", where: st
     Raises
     ------
     RunDirectoryError
-        A place is not there.
+        A place does not exist.
     StudyError
         A condition is not legal.
     """
@@ -143,17 +143,17 @@ def compare_runs(
     Parameters
     ----------
     places
-        Runs, or folders that hold runs, by the name of their group; or of all groups together, which `by` divides.
+        Runs, or folders that hold runs, by name of the group; or those of all groups, which `by` divides.
     by
         Columns or settings, separated by commas, whose values make the groups.
     where
         Conditions on the runs, as in ``penstock runs``.
     score
-        A run's mean return in its last evaluation, or in its best, which flatters.
+        A run's mean return in its last evaluation, or in its best, which is biased upwards.
     target
         Return to be reached; None: the runs' own ``target_return``, where they have one.
     bounds
-        Returns that become 0 and 1, by environment; needed to add up scores of several environments.
+        Returns that become 0 and 1, by environment; needed to combine scores of several environments.
 
     Returns
     -------
@@ -178,7 +178,7 @@ def plot_runs(
     band: Literal["ci", "minmax", "none"] = "ci", target: float | None = None,
     axes: Sequence[Axes] | Axes | None = None,
 ) -> dict[str, Axes]:  # fmt: skip
-    """Draw a metric of many runs: those that differ in nothing but the seed as one curve, with a band.
+    """Plot a metric of many runs; runs that differ only in the seed form one curve with a band.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ def plot_runs(
     y, x, group_by, where, band, target
         As in ``penstock plot``.
     axes
-        Axes to draw on, one for each environment; None: those of a new figure.
+        Axes to draw on, one for each environment; None: make a new figure.
 
     Returns
     -------

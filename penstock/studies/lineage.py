@@ -1,4 +1,4 @@
-"""Lineage of a population for pages and reports: read with limits, as data and as a picture."""
+"""Lineage of a population for pages and reports, limited in size: as data and as a picture."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _WIDTH, _LANE, _LEFT, _RIGHT, _TOP, _FOOT = 900, 44, 110, 20, 14, 30
 
 
 def has_lineage(run_path: Path) -> bool:
-    """Return whether a run has the ordinary file of a lineage."""
+    """Return whether a run has a lineage file, which is no link."""
     path = run_path / LINEAGE
     return path.is_file() and not path.is_symlink()
 
 
 def lineage_of(run_path: Path) -> dict[str, Any]:
-    """Return the lineage of a population, the last `MOST_EVENTS` events.
+    """Return the last `MOST_EVENTS` events of a population's lineage.
 
     Returns
     -------
     dict
         ``policies``, name and last known steps of each; ``events``, with the fields of ``lineage.jsonl`` that are
-        drawn; ``left_out``, the number of earlier events. Lines that are no events are skipped.
+        drawn; ``left_out``, the number of earlier events. Lines that are not events are skipped.
     """
     events: deque[dict[str, Any]] = deque(maxlen=MOST_EVENTS)
     steps: dict[str, int] = {}
@@ -55,7 +55,7 @@ def lineage_of(run_path: Path) -> dict[str, Any]:
 
 
 def _is_drawn(event: Mapping[str, Any]) -> bool:
-    """Return whether the values of an event that are drawn are finite numbers and short texts."""
+    """Return whether the drawn values of an event are finite numbers, and its kind a text."""
     before = event.get("before") or {}
     is_legal = isinstance(before, dict) and isinstance(event["event"], str)
     numbers = [event["steps"], event.get("parent_steps"), *event["after"].values(), *event.get("scores", {}).values()]
@@ -64,7 +64,7 @@ def _is_drawn(event: Mapping[str, Any]) -> bool:
 
 
 def lineage_page(run_path: Path, steps: Mapping[str, int]) -> dict[str, Any]:
-    """Return the lineage as of `lineage_of` for a page: its ``picture`` as SVG, and the ``change`` of each event."""
+    """Return `lineage_of` for a page, with its ``picture`` as SVG and the ``change`` of settings in each event."""
     found = lineage_of(run_path)
     events = [event | {"change": _change(event)} for event in found["events"]]
     return found | {"events": events, "picture": lineage_picture(found, steps)}
@@ -82,7 +82,7 @@ def lineage_picture(lineage: Mapping[str, Any], steps: Mapping[str, int]) -> str
     Parameters
     ----------
     lineage
-        As of `lineage_of`.
+        Result of `lineage_of`.
     steps
         Last known steps of policies by name; lanes end there.
     """

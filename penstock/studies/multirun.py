@@ -1,4 +1,4 @@
-"""Training of many runs, several at a time on cores of their own; finished ones are skipped, broken ones resumed."""
+"""Training of many runs, several at a time on separate cores; finished runs are skipped, interrupted ones resumed."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Study:
         return self.folder / run.name
 
     def command_of(self, run: PlannedRun) -> list[str] | None:
-        """Remaining work of a run, as arguments of ``penstock``; None: nothing.
+        """Remaining work of a run, as arguments of ``penstock``; None if there is none.
 
         Raises
         ------
@@ -84,7 +84,7 @@ class Study:
             raise CheckpointError(found.problem)
         if found is None:
             if not is_vacant(path):
-                raise StudyError(f"{path} is not empty, and no run: use another --name, or remove it")
+                raise StudyError(f"{path} is neither empty nor a run: use another --name, or remove it")
             return ["train", run.algorithm, *run.flags, "--run-dir", os.fspath(path)]
         before = found.directory.config
         if found.state == "done" and not differing(run, before):
@@ -96,7 +96,7 @@ class Study:
         return ["resume", os.fspath(path), *changes]
 
     def is_busy(self, run: PlannedRun) -> bool:
-        """Return whether another process trains the run, as that of a killed multirun that still saves."""
+        """Return whether another process trains the run, such as one that still saves after its multirun was killed."""
         if (is_held := holding_of(self.path_of(run)).is_held) is not None:
             return is_held
         found = self._found(run)
@@ -152,7 +152,7 @@ class Study:
         job.run = run
         is_here = with_cores and not isinstance(cores, Place)
         where = f" on cores {', '.join(map(str, sorted(cores)))}" if is_here else ""
-        print(f"{run.name}: {'trains' if command[0] == 'train' else 'goes on'}{where}", flush=True)
+        print(f"{run.name}: {'trains' if command[0] == 'train' else 'resumes'}{where}", flush=True)
         return job
 
     def _found(self, run: PlannedRun) -> RecordedRun | None:
@@ -188,7 +188,7 @@ class Study:
             share = f" {row['steps'] / total:.0%}" if total and row.get("steps") else ""
             score = f", return {number(row['mean_return'])}" if row.get("mean_return") is not None else ""
             parts.append(f"{job.run.name}{share}{score}")
-        print(f"at work: {'; '.join(parts) or 'none, others train them'}; {left} to go", flush=True)
+        print(f"training: {'; '.join(parts) or 'none, other processes train them'}; {left} to go", flush=True)
 
     def _ended(self, *, is_interrupted: bool) -> int:
         states = []
@@ -262,13 +262,13 @@ def train(study: Study, jobs: int | None, cluster: Asked | None = None) -> int:
 
 
 def _require_own(manifest: Path) -> None:
-    """Raise `StudyError` for a file in the place of ``multirun.json`` that this command did not write."""
+    """Raise `StudyError` for a ``multirun.json`` that this command did not write."""
     try:
         if not os.path.lexists(manifest) or read_document(manifest).keys() >= {"command", "runs"}:
             return
     except (OSError, DocumentError):
         pass
-    raise StudyError(f"{manifest} exists, and is no record of penstock multirun: give another --name, or move it away")
+    raise StudyError(f"{manifest} is not a record of penstock multirun: give another --name, or move it away")
 
 
 def missed(run: RecordedRun) -> bool:

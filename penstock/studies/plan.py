@@ -69,7 +69,7 @@ class Request:
     seeds
         Number of seeds, from 0 on; None: the seeds of the settings.
     jobs
-        Number of runs at a time; None: one, on a cluster as many as it has room for.
+        Number of runs at a time; None: one, or on a cluster as many as fit.
     zips
         Whether values of several settings are paired instead of combined.
     values
@@ -96,20 +96,20 @@ def own_flags() -> argparse.ArgumentParser:
         prog="penstock multirun", usage="penstock multirun ALGORITHM[,ALGORITHM...] [flags]", allow_abbrev=False,
         add_help=False, formatter_class=argparse.RawDescriptionHelpFormatter,
         description=(
-            "Train ordinary runs over algorithms, settings and seeds, in runs/NAME. The same command again skips\n"
-            "finished runs, and resumes the others.\n\n"
+            "Train ordinary runs over algorithms, settings and seeds, in runs/NAME. Repeating the command skips\n"
+            "finished runs and resumes the others.\n\n"
             "Every flag of penstock train is a setting; several values are separated by commas: --env A,B\n"
-            '--learning-rate 1e-3,3e-4 --hidden-sizes "64 64,256 256". A value with = in it is one value.'
+            '--learning-rate 1e-3,3e-4 --hidden-sizes "64 64,256 256". A value that contains = is never split.'
         ),
         epilog=(
             f"{ABOUT}\n\n"
-            "Flags override the file, the file overrides the settings of a resumed run, these override defaults.\n"
+            "Flags override the file, the file overrides settings of a resumed run, and these override defaults.\n"
             "exit codes: 0 done, 1 a run failed, 2 wrong usage, 3 a run missed its --target-return, 130 interrupted"
         ),
     )  # fmt: skip
     parser.add_argument("--seeds", type=int, help="number of seeds, from 0 on")
-    parser.add_argument("--jobs", type=int, help="runs at a time, each on cores of its own (1)")
-    parser.add_argument("--zip", action="store_true", default=None, help="pair the values of settings in their order")
+    parser.add_argument("--jobs", type=int, help="runs at a time, each on its own cores (1)")
+    parser.add_argument("--zip", action="store_true", default=None, help="pair values in order, do not combine them")
     parser.add_argument("--name", help="folder in runs/ (default: derived from the request)")
     parser.add_argument("--file", type=Path, help="TOML file: algorithms, seeds, jobs, zip, name, [settings], [grid]")
     parser.add_argument("--dry-run", action="store_true", help="print the command of each run, without training")
@@ -201,7 +201,7 @@ def plan(request: Request, *, is_here: bool = True) -> list[PlannedRun]:
 
 
 def _require_environment(config: Config) -> None:
-    """Raise `EnvironmentUsageError` or `ConfigError` for an environment that is not there; it is not made."""
+    """Raise `EnvironmentUsageError` or `ConfigError` for a missing environment; none is made."""
     from penstock.envs.failures import EnvironmentUsageError
     from penstock.envs.spec import EnvSpec
 
@@ -214,7 +214,7 @@ def _require_environment(config: Config) -> None:
 
 
 def take_cluster(request: Request) -> Asked | None:
-    """Take the cluster for the runs out of a request; None: they run on this machine, or on nodes of their own."""
+    """Remove the cluster from a request and return it; None if runs train on this machine, or on nodes of their own."""
     if request.values.get("backend") != [("ray",)] or trains_on_several(request.values.keys()):
         return None
     del request.values["backend"]
@@ -277,7 +277,7 @@ def _combinations(values: Mapping[str, list[Words]], *, zips: bool) -> list[dict
     lengths = {name: len(several) for name, several in values.items() if len(several) > 1}
     if len(set(lengths.values())) > 1:
         found = ", ".join(f"{name} has {length}" for name, length in lengths.items())
-        raise StudyError(f"--zip pairs values, and needs as many of each: {found}")
+        raise StudyError(f"--zip pairs values, and needs equally many of each: {found}")
     count = max(lengths.values(), default=1)
     return [{name: each[number % len(each)] for name, each in values.items()} for number in range(count)]
 
@@ -295,7 +295,7 @@ def _settings(args: Sequence[str]) -> dict[str, list[Words]]:
 
 
 def _by_name(args: Sequence[str]) -> dict[str, Words]:
-    """Return the words after each flag, by the setting's name; for a flag without words "True", with "no-" "False"."""
+    """Return the words after each flag, by setting; for a flag without words, "True", or "False" after "no-"."""
     found: dict[str, Words] = {}
     name = ""
     for arg in args:
@@ -345,10 +345,10 @@ def request(contents: Mapping[str, Any], source: str = "") -> Request:
     kinds |= dict.fromkeys(("settings", "grid", "algorithm"), dict)
     for key, value in contents.items():
         if not isinstance(value, kinds[key]) or (value is True or value is False) != (kinds[key] is bool):
-            raise StudyError(f"{source}{key} = {value!r} is not legal: it is a {kinds[key].__name__}")
+            raise StudyError(f"{source}{key} = {value!r} is not legal: its type is {kinds[key].__name__}")
     for number, algorithm in enumerate(contents.get("algorithms", [])):
         if not isinstance(algorithm, str):
-            raise StudyError(f"{source}algorithms[{number}] = {algorithm!r} is not legal: it is a str")
+            raise StudyError(f"{source}algorithms[{number}] = {algorithm!r} is not legal: its type is str")
     for name, settings in contents.get("algorithm", {}).items():
         if not isinstance(settings, dict):
             raise StudyError(f"{source}algorithm.{name} = {settings!r} is not legal: write a table [algorithm.{name}]")
@@ -389,4 +389,4 @@ def _whole(words: Words) -> int:
     try:
         return int(words[0])
     except ValueError:
-        raise StudyError(f"--seed {words[0]!r} is no whole number") from None
+        raise StudyError(f"--seed {words[0]!r} is not a whole number") from None

@@ -1,4 +1,4 @@
-"""Curves of many runs: seeds as one curve with a band, as a picture, CSV, or in a few lines of the terminal."""
+"""Curves of many runs, seeds aggregated into one curve with a band: as a picture, CSV, or lines in a terminal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from penstock.studies.curves import FEW, Band, Curve, band_of, curves_of, has_ba
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Colours of Okabe and Ito, distinct for colour-blind readers, without the yellow that is too light for a line.
+# Colours of Okabe and Ito, distinct for colour-blind readers, without yellow, which is too light for a line.
 _COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
 _DASHES = ("-", "--", "-.", ":")
 _STYLE: Any = {
@@ -40,14 +40,14 @@ _UNDATED: Any = {
 _SPARK_WIDTH = 40
 
 Panels = dict[str, dict[str, list[Curve]]]
-"""Curves by environment, and by group in it."""
+"""Curves by environment, then by group."""
 Bands = Mapping[str, Mapping[str, Band]]
 """Aggregate of the curves of each group."""
 
 
 @dataclass(frozen=True)
 class Flags:
-    """Draw a metric of many runs; runs that differ in the seed alone are one curve with a band."""
+    """Plot a metric of many runs; runs that differ only in the seed form one curve with a band."""
 
     dirs: Places = (Path("runs"),)
     """Runs, or folders of runs."""
@@ -57,7 +57,7 @@ class Flags:
     """Horizontal axis: "steps", "seconds", "updates", "frames" (of environments with a frame skip), or another metric
     recorded with y."""
     group_by: str = "algorithm"
-    """Columns or settings, separated by commas: runs with equal values are one curve. Each environment has its axes."""
+    """Columns or settings, separated by commas: runs with equal values form a curve. Each environment has its axes."""
     where: str = ""
     """Conditions on the runs, as in penstock runs: "env=CartPole* state=done"."""
     band: Literal["ci", "quartiles", "minmax", "none"] = "ci"
@@ -75,7 +75,7 @@ def command(args: list[str]) -> int:
     """Run the command; return its exit code. A request may raise `StudyError` or `RunDirectoryError`."""
     flags = parse_flags(Flags, args, prog="penstock plot")
     if flags.out is not None and flags.out.suffix not in _FORMATS:
-        raise StudyError(f"--out {flags.out} is not legal: the name ends in {', '.join(_FORMATS)}")
+        raise StudyError(f"--out {flags.out} is not legal: the name must end in {', '.join(_FORMATS)}")
     for flag, file in (("--csv", flags.csv), ("--out", flags.out)):
         if file is not None and (reason := why_no_new_file(file)):
             raise StudyError(f"{flag} {file} cannot be written: {reason}")
@@ -100,7 +100,7 @@ def _write(flag: str, file: Path, content: bytes) -> None:
 
 
 def read(flags: Flags) -> tuple[list[RecordedRun], Panels, Bands]:
-    """Return the selected runs, their curves, and the aggregates of these.
+    """Return the selected runs, their curves, and the aggregates of the curves.
 
     Raises
     ------
@@ -148,13 +148,13 @@ def warnings_about(runs: Sequence[RecordedRun], panels: Panels, bands: Bands, x:
                 remedy = f"leave one out with --where 'run!={late.run.name}', or separate them with --group-by"
                 found.append(f"{where}: no curve: the runs have no {x} in common: {why}; {remedy}")
             elif places[-1] < 0.9 * last:
-                ends = f"the curve ends at {places[-1]:,.0f}, with its shortest run, and the longest at {last:,.0f}"
+                ends = f"the curve ends with its shortest run at {places[-1]:,.0f}, its longest run at {last:,.0f}"
                 found.append(f"{where}: {ends}")
     return found
 
 
 def in_words(panels: Panels, bands: Bands, flags: Flags) -> str:
-    """Describe each curve in a line: number of runs, shape, last value."""
+    """Describe each curve in one line: number of runs, shape, last value."""
     lines = [f"{flags.y} over {flags.x}"]
     width = max(len(name) for groups in panels.values() for name in groups)
     for env, groups in panels.items():
@@ -218,7 +218,7 @@ def as_picture(panels: Panels, bands: Bands, flags: Flags, form: str) -> bytes:
 
 
 def draw(all_axes: Iterable[Axes], panels: Panels, bands: Bands, flags: Flags) -> None:
-    """Draw the curves of each environment on axes of their own."""
+    """Draw the curves of each environment on its own axes."""
     names = sorted({name for groups in panels.values() for name in groups})
     looks = {name: (_COLORS[n % len(_COLORS)], _DASHES[n % len(_DASHES)]) for n, name in enumerate(names)}
     for axes, (env, groups) in zip(all_axes, panels.items(), strict=False):

@@ -41,8 +41,8 @@ _MOST_RUNS = 20
 _MOST_LOG_LINES, _MOST_ROWS = 200, 50
 _MOST_OF_SEARCH = 5  # runs of a search
 _MOST_FILM_NBYTES = 1 << 24  # of each run
-_TABLES = ("policies", "nodes", "learners")  # of a run, shown open
-_OF_WORDS = ("group", "groups", "environment")  # headings of tables of a comparison
+_TABLES = ("policies", "nodes", "learners")  # of a run, not folded
+_OF_WORDS = ("group", "groups", "environment")  # left-aligned columns of a comparison's tables
 _COMPARED = ("evaluation/mean_return", "episode/mean_return", "steps_per_second")
 _STYLE = """
 :root { --ink: #17324a; --quiet: #4c6275; --paper: #ffffff; --line: #d5e2ec; color-scheme: light dark; }
@@ -78,14 +78,14 @@ pre { white-space: pre-wrap; overflow-wrap: anywhere; }
 class Flags:
     """Write runs as one HTML file with all charts: it opens without a server or a network, and prints.
 
-    Several runs are also compared: settings that differ, and returns in one chart. A search or a population of runs has
-    its trials, the importance of settings and its lineage, and the runs of its best trials.
+    Several runs are also compared: settings that differ, and returns in one chart. The report of a search or population
+    shows its trials, the importance of settings, its lineage, and the runs of its best trials.
     """
 
     dirs: Places
     """Runs, or folders of runs, at most 20 runs; or folders of searches."""
     out: Path = Path("report.html")
-    """The new file."""
+    """New file for the report."""
     x: Literal["steps", "seconds", "updates", "frames"] = "steps"
     """Horizontal axis of the charts, which all runs must have. Charts of hardware and episodes always use steps."""
 
@@ -117,7 +117,7 @@ def _within(place: Path, runs: Sequence[RecordedRun]) -> list[RecordedRun]:
 
 
 def _of_best(runs: Sequence[RecordedRun], searches: Mapping[Path, Mapping[str, Any]]) -> list[RecordedRun]:
-    """Return runs, of searches those of the best trials, as many as a report may have."""
+    """Return the runs, but at most `_MOST_OF_SEARCH` of each search, those of its best trials."""
     kept = {id(run): run for run in runs}
     for place, page in searches.items():
         within = {run.directory.path.name: run for run in _within(place, runs)}
@@ -130,7 +130,7 @@ def _of_best(runs: Sequence[RecordedRun], searches: Mapping[Path, Mapping[str, A
 def write_report(
     runs: Sequence[RecordedRun], out: Path, x: str = "steps", searches: Mapping[str, Mapping[str, Any]] | None = None
 ) -> None:
-    """Write the report of some runs, with charts over `x`, and of searches, as of `search_page`, by name.
+    """Write a report of runs, with charts over `x`, and of searches: results of `search_page` by name.
 
     Raises
     ------
@@ -149,7 +149,7 @@ def write_report(
 def report_html(
     runs: Sequence[RecordedRun], x: str = "steps", searches: Mapping[str, Mapping[str, Any]] | None = None
 ) -> bytes:
-    """Return the report of some runs as HTML. All contents of runs are text; no script of any source may run."""
+    """Return a report of runs as HTML: contents of runs are escaped, and no script may run."""
     runs = _named(runs)
     of_runs = runs[0].name if len(runs) == 1 else f"{len(runs)} runs"
     title = f"Report of {', '.join([*(f'search {name}' for name in searches or {}), *([of_runs] if runs else [])])}"
@@ -177,14 +177,14 @@ def report_html(
 
 
 def _named(runs: Sequence[RecordedRun]) -> list[RecordedRun]:
-    """Return the runs with the names of their directories where these differ: a report shows no paths."""
+    """Return the runs, named after their directories where these names differ: a report shows no paths."""
     names = Counter(run.directory.path.resolve().name for run in runs)
     short = {name for name, count in names.items() if count == 1}
     return [replace(run, name=name) if (name := run.directory.path.resolve().name) in short else run for run in runs]
 
 
 def _of_run(run: RecordedRun, history: dict[str, list[float | None]], x: str) -> list[str]:
-    """Return the parts of one run: status, policies, charts by section, log, settings."""
+    """Return the HTML parts of one run: status, policies, charts by section, log, settings."""
     status, summary = run.status, run.summary
     limit, found, known = limit_of(status), status_of(status), {**summary, "policies": status.get("policies")}
     facts = "".join(f"<div><dt>{name}</dt><dd>{escape(text)}</dd></div>" for name, text in facts_of(known).items())
@@ -228,7 +228,7 @@ def _charts(
     history: dict[str, list[float | None]], known: Sequence[Series], policies: Sequence[str] = (),
     target: float | None = None, x: str = "steps",
 ) -> Iterable[tuple[str, str, str]]:  # fmt: skip
-    """Yield section, title and HTML of each chart; "" for one that has nothing but zeros."""
+    """Yield section, title and HTML of each chart; the HTML is "" if all values are 0."""
     for chart in charts_of(history, policies, known):
         is_zero = not chart["is_return"] and not any(any(history[line["name"]]) for line in chart["lines"])
         shown = "" if is_zero else chart_html(chart, history, x, target=target if chart["is_return"] else None)
@@ -237,7 +237,7 @@ def _charts(
 
 
 def _films(run: RecordedRun) -> list[str]:
-    """Return the films of a run, the newest ones with their pictures while there is room; the others are named."""
+    """Return the films of a run: the newest are embedded while there is room, the others only named."""
     left, figures = _MOST_FILM_NBYTES, list[str]()
     for film in reversed(films_of(run.directory.path)):
         steps, data = steps_of_film(film), None
@@ -270,7 +270,7 @@ def _comparison(runs: Sequence[RecordedRun], histories: Sequence[dict[str, list[
             lines.append({**chart["lines"][0], "name": name, "label": run.name, "color": color, "dash": 0})
         title = ", ".join(dict.fromkeys((chart["title"], chart["lines"][0]["label"]))) + f" on {env}"
         parts.append(chart_html({**chart, "title": title, "lines": lines}, columns, x) if lines else "")
-    keys = [key for key in settings_unlike(runs) if key != "seed"]  # runs that differ in their seeds alone are a group
+    keys = [key for key in settings_unlike(runs) if key != "seed"]  # runs that differ only in the seed form a group
     compared, notes = comparison_page(sides_of(runs, keys))
     figures = "".join(figure for part in compared for figure in part["figures"])
     tables = []
@@ -297,7 +297,7 @@ def _cell(column: Column, value: Any) -> str:
 
 
 def _search(name: str, found: Mapping[str, Any]) -> list[str]:
-    """Return the parts of a search: history, importance, parallel coordinates, lineage, best trials."""
+    """Return the HTML parts of a search: history, importance, parallel coordinates, lineage, best trials."""
     states = Counter(trial["state"] for trial in found["trials"])
     told = ", ".join(f"{count} {state}" for state, count in states.items())
     parts = [f"<h2>Search {escape(name)}</h2>", f"<p>{counted(len(found['trials']), 'trial')}: {escape(told)}</p>"]
@@ -316,7 +316,7 @@ def _search(name: str, found: Mapping[str, Any]) -> list[str]:
 
 
 def _lineage(found: Mapping[str, Any], who: str) -> list[str]:
-    """Return picture and newest events of a lineage as of `lineage_page`, whose members are named `who`."""
+    """Return picture and newest events of a lineage from `lineage_page`; `who` is the heading of its members."""
     if not found["events"]:
         return []
     events = [event for event in found["events"] if event["event"] != "start"][-_MOST_ROWS:]
@@ -328,7 +328,7 @@ def _lineage(found: Mapping[str, Any], who: str) -> list[str]:
 
 
 def _cells(columns: Cells) -> str:
-    """Return the table of some columns; "" without."""
+    """Return columns as an HTML table; "" without rows."""
     rows = [list(cells) for cells in zip(*columns.values(), strict=True)]
     return _table([(heading, heading not in WORDS) for heading in columns], rows) if rows else ""
 
@@ -348,7 +348,7 @@ def _log(path: Path) -> list[str]:
 
 
 def _table(heads: Sequence[tuple[str, bool]], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table; a head is a title and whether its column is of numbers."""
+    """Return an HTML table; a head is a title and whether its column holds numbers."""
     sides = ['class="right"' if is_number else "" for _, is_number in heads]
     top = "".join(f'<th scope="col" {side}>{escape(head)}</th>' for (head, _), side in zip(heads, sides, strict=True))
     body = "".join(

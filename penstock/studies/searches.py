@@ -1,4 +1,4 @@
-"""Searches and populations of runs, for pages and reports: trials from their files, with limits, without Optuna."""
+"""Searches and populations of runs for pages and reports: trials read from files, limited in number, without Optuna."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ class Trial(TypedDict):
 
 
 def is_search(path: Path) -> bool:
-    """Return whether a folder holds the ordinary files of a search, or of a population of runs."""
+    """Return whether a folder holds the file of a search or of a population of runs, which is no link."""
     file = path / SEARCH
     return (file.is_file() and not file.is_symlink()) or has_lineage(path)
 
 
 def search_page(path: Path, runs: Sequence[RecordedRun]) -> dict[str, Any]:
-    """Return a search that holds some runs for a page.
+    """Return a search and its runs as data for a page.
 
     Returns
     -------
     dict
         ``axes`` of the settings and of the value; ``trials`` with the texts of their settings and their places ``at``
         on the axes, from 0 to 1 or None; ``importance`` by setting; ``figure``, the best value over the trials; and
-        ``picture``, the parallel coordinates; ``lineage`` of a population of runs, as of `lineage_page`. A trial's
+        ``picture``, the parallel coordinates; ``lineage`` of a population of runs, from `lineage_page`. A trial's
         ``runs`` are names of directories.
     """
     is_population = not (path / SEARCH).exists()
@@ -103,7 +103,7 @@ def _search(path: Path, runs: Sequence[RecordedRun]) -> tuple[dict[str, Any], li
 
 
 def _population(path: Path, runs: Sequence[RecordedRun]) -> tuple[dict[str, Any], list[Trial]]:
-    """Return space and trials of a population: a member's settings until a decision, with its score there, and now."""
+    """Return space and trials of a population: each member's settings with its score, at each decision and now."""
     space = _space(path / _POPULATION, "facts", "config", "pbt_space")
     now: dict[str, dict[str, float]] = {}
     trials: list[Trial] = []
@@ -130,7 +130,7 @@ def _population(path: Path, runs: Sequence[RecordedRun]) -> tuple[dict[str, Any]
 
 
 def best_first(trials: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return trials by their values, those that are done first."""
+    """Return trials sorted by value, completed ones first."""
     return sorted(trials, key=lambda one: (one["state"] != "done", one["value"] is None, -(one["value"] or 0.0)))
 
 
@@ -187,8 +187,8 @@ def _place(axis: Mapping[str, Any], value: float | None) -> float | None:
 def importance_of(axis: Mapping[str, Any], trials: Sequence[Trial]) -> float | None:
     """Return the share of the variance of the values' ranks that a setting explains alone; None: too few trials.
 
-    Trials are grouped by choice, or in quarters of the setting's range of values. Epsilon squared: a share of 0 is
-    what chance gives.
+    Trials are grouped by choice, or by quartile of the setting's values. The share is epsilon squared, which is 0 in
+    expectation for a setting without effect.
     """
     ended = [trial for trial in trials if trial["value"] is not None and trial["state"] in ("done", "pruned")]
     name = axis["name"]
@@ -206,7 +206,7 @@ def importance_of(axis: Mapping[str, Any], trials: Sequence[Trial]) -> float | N
 
 
 def _history(trials: Sequence[Trial]) -> str:
-    """Return a figure of the values and the best one so far."""
+    """Return a chart of each trial's value, and of the best so far."""
     values = [trial["value"] if trial["state"] != "pruned" else None for trial in trials]
     best = np.fmax.accumulate(np.array([np.nan if value is None else value for value in values])).tolist()
     columns: dict[str, Any] = {"trial": [*range(len(trials))], "value": values}

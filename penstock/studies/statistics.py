@@ -107,12 +107,12 @@ def interval(
 
 
 def first_reached(x: Iterable[float], y: Iterable[float], target: float) -> float | None:
-    """Return the first x with y at or above the target, without interpolation; None: there is none."""
+    """Return the first x with y at or above the target, without interpolation; None if there is none."""
     return next((at for at, value in zip(x, y, strict=True) if value >= target), None)
 
 
 def median_with_misses(values: Sequence[float | None]) -> float | None:
-    """Return the median of values, of which None is a miss, above any number; None: half or more are misses."""
+    """Return the median of values, where None is a miss, ranked above any number; None if half or more are misses."""
     ranked = sorted(np.inf if value is None else value for value in values)
     middle = float(np.mean(ranked[(len(ranked) - 1) // 2 : len(ranked) // 2 + 1]))
     return middle if np.isfinite(middle) else None

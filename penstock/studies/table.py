@@ -30,12 +30,12 @@ _STATE_COLORS = {
 _MOST_UNREADABLE = 20  # runs whose reason is printed
 _PIPE_WIDTH = 240  # columns of a table outside a terminal
 _RUN = COLUMNS[0]
-_TEXT_WIDTH = 28  # columns that the names of runs, and further columns, take from others
+_TEXT_WIDTH = 28  # characters reserved for the names of runs, and for each further column
 
 
 @dataclass(frozen=True)
 class Flags:
-    """Show the runs in some folders, with their present state.
+    """Show the runs in some folders, with their current state.
 
     `penstock runs diff A B` shows the differences between two runs.
     """
@@ -102,7 +102,7 @@ def ordered(runs: Sequence[RecordedRun], key: str, *, reverse: bool = False) -> 
 
 
 def as_table(runs: Sequence[RecordedRun], more: Sequence[str] = (), width: int = _PIPE_WIDTH) -> Table:
-    """Draw runs for a terminal, one per row, without empty columns, and the least important ones that do not fit."""
+    """Draw runs for a terminal, one per row; empty columns, and the least important that do not fit, are left out."""
     known, now = {column.name: column for column in COLUMNS}, time.time()
     shown = dict[Column, list[Text]]()
     for name in dict.fromkeys((*(column.name for column in COLUMNS if column.is_printed), *more)):
@@ -146,7 +146,7 @@ def as_csv(runs: Sequence[RecordedRun], more: Sequence[str] = ()) -> str:
 
 
 def differences(runs: Sequence[RecordedRun]) -> dict[str, tuple[Any, ...]]:
-    """Return differing algorithm, settings, versions, commits and machine of runs, by name, with a value per run."""
+    """Return the algorithm, settings, versions, commits and machine facts that differ, by name, one value per run."""
     facts = [_facts(run) for run in runs]
     names = dict.fromkeys(name for each in facts for name in each)
     sides = {name: tuple(each.get(name) for each in facts) for name in names}
@@ -187,7 +187,7 @@ def _cell(column: Column, value: Any, now: float) -> Text:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as a cell of CSV: other values than numbers and texts as JSON, lone surrogates as "?"."""
+    """Return a value as a cell of CSV: values other than numbers and texts as JSON, lone surrogates as "?"."""
     if isinstance(value, str):
         return value.encode(errors="replace").decode()
     return value if value is None or isinstance(value, int | float) else words_of(value)

@@ -27,7 +27,7 @@ class Flags:
     remove: str = ""
     """Tags to remove, separated by commas."""
     note: str | None = None
-    """A note in place of the present one; "" removes it."""
+    """Note that replaces the current one; "" removes it."""
     archive: bool = False
     """Hide the runs."""
     restore: bool = False
@@ -40,7 +40,7 @@ def command(args: list[str]) -> int:
     Raises
     ------
     StudyError, RunDirectoryError
-        A directory is no run, or labels are not legal; no run is changed then.
+        A directory is not a run, or labels are not legal; then no run is changed.
     """
     flags = parse_flags(Flags, args, prog="penstock tag")
     if flags.archive and flags.restore:

@@ -25,12 +25,12 @@ _LOOK_SECONDS = 0.5  # between two reads of the files
 class Flags:
     """Show the live view of a run that trains in another terminal, or on another machine that shares its files.
 
-    Keys 1 to 9 and the arrows choose the policy whose returns and losses are shown, q ends the view. Of a run that has
+    Keys 1 to 9 and the arrows select the policy with the shown returns and losses; q ends the view. For a run that has
     ended, the last state is shown.
     """
 
     run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """A run."""
+    """Directory of a run."""
 
 
 def command(args: list[str]) -> int:
@@ -49,13 +49,13 @@ def command(args: list[str]) -> int:
 
 
 def histories_of(run: RecordedRun) -> list[list[Point]]:
-    """Return the returns of each policy of a run so far, of the run itself if it has one policy."""
+    """Return the returns so far of each policy, or of the run itself if it has only one."""
     policies = run.directory.policies
     return [_history_of(run, f"{POLICY}{policy}/") for policy in policies] if policies else [_history_of(run, "")]
 
 
 def _history_of(run: RecordedRun, before: str) -> list[Point]:
-    """Return the returns of metrics with a prefix, at places spread over the run's lines."""
+    """Return the returns in training and evaluation, from metrics with a prefix, at steps spread over the run."""
     (at, returns), (evaluated_at, scores) = (
         run.points("steps", f"{before}{kind}/mean_return") for kind in ("episode", "evaluation")
     )

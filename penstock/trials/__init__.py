@@ -1,4 +1,4 @@
-"""Trainings on the nodes of a Ray cluster, each a process tree of its own, for ``multirun``, ``search`` and ``pbt``.
+"""Trainings on the nodes of a Ray cluster, each a separate process tree, for ``multirun``, ``search`` and ``pbt``.
 
 ===========  ====================================================================================
 `asking`     which command asks for a cluster, and for which resources of each training
@@ -7,6 +7,6 @@
 `files`      changes of a folder in pieces, and their copy elsewhere
 ===========  ====================================================================================
 
-Home writes everything that lasts. A training writes into a temporary folder of its node, whose changes are sent to home
-as they come; a folder that is verified to be shared is written directly.
+Home writes everything that lasts. A training writes into a temporary folder of its node, from which changes are sent
+home as they occur; a folder that is verified to be shared is written directly.
 """

@@ -1,4 +1,4 @@
-"""Request of a command that its trainings run on a cluster: ``--backend ray [--address ADDRESS]``."""
+"""Request to run the trainings of a command on a cluster: ``--backend ray [--address ADDRESS]``."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from penstock.runs.jobs import Needs, split_cores
 
 ABOUT = (
     "--backend ray [--address ADDRESS] trains on the nodes of a Ray cluster, each training as one process tree on a "
-    "node; --jobs is then the number of trainings at once (default: as many as the cluster has room for). "
-    "With --nodes or --learner-nodes, too, each training uses several nodes, as in penstock train."
+    "node; --jobs is then the number of trainings at once (default: as many as fit on the cluster). "
+    "With --nodes or --learner-nodes as well, each training uses several nodes, as in penstock train."
 )
 """Paragraph of the help of commands."""
 _OF_A_RUN = {"nodes", "learner_nodes"}
@@ -29,7 +29,7 @@ class Asked(NamedTuple):
 
 
 def split(args: Sequence[str]) -> tuple[list[str], Asked | None]:
-    """Take the request for a cluster out of a command's arguments; None: the trainings run on this machine."""
+    """Separate the request for a cluster from a command's arguments; None: the trainings run on this machine."""
     left: list[str] = []
     found: dict[str, str] = {}
     words = iter(args)
@@ -51,11 +51,11 @@ def trains_on_several(names: Collection[str]) -> bool:
     Raises
     ------
     ConfigError
-        It uses one, and there is a setting of runs on several.
+        It uses one, but a given setting is only for runs on several.
     """
     if _OF_A_RUN.isdisjoint(names) and (found := sorted(_OF_NODES.intersection(names))):
         flag = found[0].replace("_", "-")
-        raise ConfigError(f"--{flag} is for trainings on several nodes; each is on one: leave it out, or add --nodes")
+        raise ConfigError(f"--{flag} is for trainings on several nodes, but each uses one: leave it out or add --nodes")
     return not _OF_A_RUN.isdisjoint(names)
 
 
@@ -89,14 +89,14 @@ def require_room(runs: Iterable[tuple[type[Any], Config]]) -> None:
 def places_for(
     asked: Asked | None, jobs: int | None, configs: Collection[Config], folder: Path, report: Callable[[str], None]
 ) -> Iterator[list[list[int]]]:
-    """Yield places for trainings: sets of cores of this machine, or places of a cluster, whose connection then ends.
+    """Yield places for trainings: sets of cores of this machine, or places of a cluster, connected for the block.
 
-    `penstock.trials.cluster.places_on` has the parameters; on this machine, None jobs are one.
+    Parameters as in `penstock.trials.cluster.places_on`; on this machine, ``jobs=None`` means one.
 
     Raises
     ------
     ConfigError, TrainingFailed
-        This machine has fewer cores than jobs, or as of `places_on`, or Ray is not installed.
+        This machine has fewer cores than jobs, Ray is not installed, or as in `places_on`.
     """
     if asked is None:
         yield split_cores(jobs or 1)

@@ -34,7 +34,7 @@ from penstock.trials.host import Task, TrialHost
 from penstock.trust import names_only
 
 LOOK_SECONDS = 2.0  # between two looks for the head node
-SILENCE_SECONDS = 60.0  # without an answer, after which a node is lost
+SILENCE_SECONDS = 60.0  # without an answer, after which a node counts as lost
 _INTERRUPTED, _FAILED = 130, 1
 
 
@@ -90,19 +90,19 @@ def _room(cluster: Cluster, needs: Needs) -> int:
         gpus = {machine: " with GPUs" if GPU in machine.resources else "" for machine in cluster.machines()}
         there = ", ".join(f"{machine}{word}" for machine, word in gpus.items() if machine.cores)
         raise ConfigError(
-            f"each training asks for {needs} of one node, and no node of the cluster {cluster.name} has them; it has "
+            f"each training asks for {needs} of one node, but no node of the cluster {cluster.name} has them; it has "
             f"{there or 'none'}: ask for less (num_workers, num_learners, device), or start Ray on larger machines"
         )
     return room
 
 
 class _Trials:
-    """State of a command that its trainings share: `places_on` has the parameters.
+    """State that the trainings of a command share; parameters as in `places_on`.
 
     Attributes
     ----------
     token, proof
-        Text, and the file that has it at home: a node that finds it there has the folder itself.
+        Random text, and the file at home that holds it: a node that reads it there shares the folder.
     losses
         Steps of the checkpoint at the last loss of a node, and number of losses with this checkpoint, by training.
     """
@@ -120,7 +120,7 @@ class _Trials:
         return f"{self.folder}{word.removeprefix(self._given)}" if word.startswith(f"{self._given}/") else word
 
     def look(self, after: float = LOOK_SECONDS) -> bool:
-        """Return whether the head node is gone, up to `after` seconds ago."""
+        """Return whether the head node is gone, as found at most `after` seconds ago."""
         if not self.has_lost_head and time.monotonic() - self._looked_at > after:
             self.has_lost_head, self._looked_at = not self._cluster.has_head, time.monotonic()
         return self.has_lost_head
@@ -135,7 +135,7 @@ class _Remote:
         self._lock: RunLock | None = None
         self._code: int | None = None
         self._is_stopping = self._is_placed = False
-        self._there = b""  # the folder of the node that takes the place of home's
+        self._there = b""  # the node's folder that stands in for home's
         self._sent: list[Any] = []  # answers to what was sent before the start
         if trials.look(after=0.0):
             raise TrainingFailed("the cluster is lost")
@@ -149,7 +149,7 @@ class _Remote:
         self._ask()
 
     def poll(self) -> int | None:
-        """Write what has arrived; return the exit code, `LOST` if the node was lost, and None while it runs."""
+        """Write what has arrived; return the exit code, `LOST` if the node was lost, or None while it runs."""
         try:
             if self._code is None:
                 self._poll()
@@ -164,7 +164,7 @@ class _Remote:
         return self._code
 
     def send_signal(self, number: int) -> None:
-        """Request an end in good order."""
+        """Ask the training to end cleanly."""
         self._is_stopping = True
         if self._is_placed and not self._trials.look():
             self._actor.stop.remote()
@@ -205,7 +205,7 @@ class _Remote:
             raise ConfigError(f"the node {about.host} has {unlike}: install the same versions there, or leave it out")
         command, trials, folder = self._command, self._trials, self._trials.folder
         if is_shared and self._name in trials.losses and holding_of(command.run).is_held:
-            self._ask()  # a node that was lost may still train there; it ends the training when it misses home
+            self._ask()  # a node that was lost may still train there, until it notices that home is gone
             return
         self._is_placed = True
         trials.report(f"{self._name}: on node {about.host}")
@@ -213,7 +213,7 @@ class _Remote:
         if not is_shared:
             within = [os.path.relpath(path, folder) for path in (command.run, command.output, *command.reads)]
             self._sent = [self._actor.put.remote(batch) for batch in batches(Changes(folder).read(within))]
-        # A node has no seal of the user's code; the user has named it in this command, too.
+        # A node has no seals of the user's code; this command itself names all of it.
         if "resume" in words[:3] and names_only(RunDirectory.open(command.run).config, command.given):
             words.append("--trust-code")
         output = os.path.relpath(command.output, folder)
@@ -236,16 +236,16 @@ class _Remote:
         return text.replace(self._there, os.fsencode(self._trials.folder))
 
     def _lose(self, why: str) -> None:
-        """Settle on the code of a training whose node is lost."""
+        """Set the exit code of a training that lost its node."""
         before = self._trials.losses.get(self._name, (-1, 0))
         losses = _, count = with_loss(before, checkpoint_to_go_on_from(self._command.run))
         self._trials.losses[self._name] = losses
         self._code = _INTERRUPTED if self._is_stopping else LOST if count < MOST_LOSSES else _FAILED
         if self._code == _FAILED:
             with open(self._command.output, "a") as file:
-                file.write(f"error: {count} nodes were lost under it without a new checkpoint, the last one: {why}\n")
+                file.write(f"error: its node was lost {count} times without a new checkpoint, the last time: {why}\n")
         elif self._code == LOST:
-            self._trials.report(f"{self._name}: its node was lost ({why}); it goes on elsewhere")
+            self._trials.report(f"{self._name}: its node was lost ({why}); it resumes elsewhere")
 
     def _end(self) -> None:
         """Release the node, and home's copy; it may be called again."""

@@ -1,8 +1,8 @@
 """Changes of a folder of runs, and their writing into a copy of the folder.
 
-A checkpoint is read as it was at one moment, and appears in the copy when it is whole and verified. A file that says
-what others hold (``status.json``, a manifest) is read before the others and written after them: a copy that ends in
-between has the older one.
+A checkpoint is read as it was at one moment, and appears in the copy when it is complete and verified. A file that
+describes others (``status.json``, a manifest) is read before them and written after them: if copying stops in between,
+the copy has the older description.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Changes:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._known: dict[str, tuple[tuple[int, ...], int]] = {}  # identity, and bytes that were read
+        self._known: dict[str, tuple[tuple[int, ...], int]] = {}  # by path: identity, and number of bytes read
 
     def read(self, within: Iterable[str] = ("",)) -> Iterator[Change]:
         """Yield everything that has changed in files and folders, given by relative paths."""
@@ -101,9 +101,9 @@ def write(folder: Path, change: Change) -> None:
     Raises
     ------
     CheckpointError
-        A checkpoint is not as it was written.
+        A checkpoint differs from what was written.
     FileNotFoundError
-        The copy has lost the file that grows.
+        The copy lacks the file to append to.
     """
     path = folder / change.path
     if isinstance(change.content, dict):

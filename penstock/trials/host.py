@@ -23,16 +23,16 @@ from penstock.runs.machine import About, about_here
 from penstock.trials.files import Change, Changes, batches, write
 
 GATHER_SECONDS = 0.5  # for which changes are gathered before an answer
-FORGOTTEN_SECONDS = 60.0  # without a request from home
+FORGOTTEN_SECONDS = 60.0  # without a request from home, after which the training is ended
 _POLL_SECONDS = 0.05
-# The program of a process that gets SIGTERM when this one ends: `preexec_fn` is not safe among the threads of Ray.
+# Program of a process that gets SIGTERM when this one ends: `preexec_fn` is not safe with Ray's threads.
 _TIED = """
 import ctypes, os, sys
 ctypes.CDLL(None).prctl(1, 15)
 if os.getppid() == int(sys.argv[1]):
     os.execv(sys.argv[2], sys.argv[2:])
 """
-# Waits for the end of this process, then kills the training's processes and removes its folder; a line ends it.
+# Waits for the end of this process, then kills the training's processes and removes its folder; a line cancels it.
 _REMOVAL = 'exec 3<&0; (read x <&3 && exit; kill -KILL -- "-$1"; sleep 1; rm -rf -- "$2") >/dev/null 2>&1 &'
 
 
@@ -53,13 +53,13 @@ class TrialHost:
     def __init__(self) -> None:
         self._folder = ""
         self._changes: Changes | None = None
-        self._left: Iterator[list[Change]] | None = None  # of the present reading of the changes
+        self._left: Iterator[list[Change]] | None = None  # of the current reading of changes
         self._is_last_reading = False
         self._asked_at = time.monotonic()
         threading.Thread(target=self._end_when_forgotten, name="forgotten", daemon=True).start()
 
     def about(self, proof: str, token: str) -> tuple[About, bool]:
-        """Return software and place of the host, and whether it finds a token in the file of home's `proof`."""
+        """Return software and place of the host, and whether the file `proof` of home is here and holds a token."""
         self._asked_at = time.monotonic()
         try:
             found = Path(proof).read_text()
@@ -74,7 +74,7 @@ class TrialHost:
             write(Path(self._folder), change)
 
     def begin(self, task: Task) -> str:
-        """Start the training; return the folder that takes the place of home's, "" for home's itself."""
+        """Start the training; return the folder that stands in for home's, "" for home's itself."""
         folder, words = task.folder, list(task.words)
         if not task.is_shared:
             self.put(())
@@ -93,11 +93,11 @@ class TrialHost:
         if not task.is_shared:
             command = ["sh", "-c", _REMOVAL, "sh", str(self._process.pid), folder]
             self._removal = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
-            self._removal.wait()  # what it has started goes on
+            self._removal.wait()  # its background process keeps running
         return self._folder
 
     def gather(self) -> tuple[list[Change], int | None]:
-        """Return what has changed, and once all has been returned the exit code."""
+        """Return changes; once all have been returned, also the exit code."""
         self._asked_at = time.monotonic()
         if self._left is None:
             end = time.monotonic() + GATHER_SECONDS
@@ -114,11 +114,11 @@ class TrialHost:
         return [], self._process.returncode if self._is_last_reading else None
 
     def send_again(self) -> None:
-        """Count nothing as sent: home's copy is gone."""
+        """Send everything again, because home's copy is gone."""
         self._changes, self._left = Changes(Path(self._folder)), None
 
     def stop(self) -> None:
-        """Request that the training ends in good order."""
+        """Ask the training to end cleanly."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
 
@@ -133,7 +133,7 @@ class TrialHost:
         return path
 
     def _end_when_forgotten(self) -> None:
-        """End this process, and the training with it, when home is gone, or cannot be reached."""
+        """End this process, and the training with it, when home is gone or cannot be reached."""
         while time.monotonic() - self._asked_at < FORGOTTEN_SECONDS:
             time.sleep(1.0)
         os._exit(1)

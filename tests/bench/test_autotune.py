@@ -40,7 +40,7 @@ def config_of(command: str):
         ([*APPO, "--json", "no/where.json"], "there is no directory"),
         ([*APPO, "--num-workrs", "2"], "--num-workers"),
         ([*APPO, "--gamma", "2"], "gamma=2.0 is not legal"),
-        (["dqn", "--env", "CartPole-v1", "--tune-batch"], "where the smallest batch is always the fastest"),
+        (["dqn", "--env", "CartPole-v1", "--tune-batch"], "because the smallest batch is always the fastest"),
     ],
 )
 def test_wrong_usage_is_reported_and_exits_with_2(args, message, machine, capsys):
@@ -76,7 +76,7 @@ def test_it_prints_what_was_tried_and_the_command_to_train_with(machine, tmp_pat
     assert lines[3].split()[:6] == ["2", "64", "local", "1", "256", "50,000"]
     out = "\n".join(lines)
     assert "fastest: 50,000 steps/s, 1.25 times the 40,000 of the initial settings" in out
-    assert "not tuned, because it changes what is learned (--tune-batch does): batch_size=256" in out
+    assert "not tuned, because it changes what is learned (--tune-batch tunes it): batch_size=256" in out
     assert "with more lanes, steps are older" in out and "other programs" not in out
 
     _, config = config_of(lines[-1])

@@ -112,11 +112,11 @@ def test_a_cluster_that_is_there_is_used_and_the_flags_of_prediction_count(measu
     ("args", "message"),
     [
         ([], "the algorithm comes first: penstock bench cluster"),
-        (["appo", "--env", "CartPole-v1", "--up-to", "0"], "--up-to 0 is not legal: 1 or more"),
-        (["appo", "--env", "CartPole-v1", "--gigabits", "0"], "--gigabits 0 is not legal: more than 0"),
+        (["appo", "--env", "CartPole-v1", "--up-to", "0"], "--up-to 0 is not legal: give 1 or more"),
+        (["appo", "--env", "CartPole-v1", "--gigabits", "0"], "--gigabits 0 is not legal: give a finite number"),
         (["appo", "--env", "CartPole-v1", "--json", "no/where.json"], "there is no directory"),
         (["a3c", "--env", "CartPole-v1"], "a3c cannot use nodes: its rollout workers learn on parameters"),
-        (["sac", "--env", "Pendulum-v1"], "sac sends steps from its nodes, and the model is of segments"),
+        (["sac", "--env", "Pendulum-v1"], "sac sends steps from its nodes, but the model describes segments"),
     ],
 )
 def test_wrong_usage_is_reported_and_exits_with_2(args, message, capsys):

@@ -51,7 +51,7 @@ def test_a_training_that_ends_too_soon_to_be_measured_is_told(monkeypatch):
 
 
 def test_a_training_that_takes_too_long_is_given_up():
-    with pytest.raises(BenchError, match=r"given up after 0\.5 s, in which there were 0 steps and 0 updates"):
+    with pytest.raises(BenchError, match=r"given up after 0\.5 s, with 0 steps and 0 updates"):
         run("appo", patience=0.5, env=Sleeping, segment_length=512, batch_size=8192)
 
 

@@ -77,7 +77,7 @@ def test_all_is_measured_shown_and_written_down(toy, tmp_path, capsys):
     assert trips_head == ["round trip of a request, us", "p50", "p90", "p99", "mark", "met"]
     assert [row[0] for row in trips] == ["a core idle", "none idle"]
     assert all(0 < float(row[1]) <= float(row[2]) <= float(row[3]) for row in trips)
-    assert "too short to judge by" in out and "warning" not in out
+    assert "too short to judge" in out and "warning" not in out
 
     written = json.loads((tmp_path / "figures.json").read_text())
     assert written["machine"]["cores"] >= 1

@@ -80,7 +80,7 @@ def test_an_installation_that_fails_says_why_and_is_tried_again(monkeypatch, com
 
 def test_how_to_get_one_can_be_typed_as_it_stands():
     assert SAMPLE_FACTORY.how_to_get().splitlines() == [
-        "no comparison: sample-factory 2.1.1 is needed in an environment of its own, either",
+        "no comparison: sample-factory 2.1.1 is needed in a separate environment, either",
         "  python bench/throughput.py --install-peers",
         "or",
         "  python -m venv X; X/bin/pip install 'torch>=2.8,<2.14' sample-factory==2.1.1 ale-py==0.12.1; "

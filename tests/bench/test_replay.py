@@ -48,7 +48,7 @@ def test_every_operation_is_measured_on_both_sides_and_written_down(tmp_path, mo
     assert [row[0].removesuffix(", us") for row in rows] == [*OPERATIONS, *OPERATIONS[:7]]
     assert {row[1] for row in rows} == {"2k", "64", "1k"}
     assert all(float(cell.replace(",", "")) > 0 for row in rows for cell in row[2:4])
-    assert "too small and too short to judge by" in out
+    assert "too small and too short to judge" in out
     assert "filling and checking" in err
 
     written = json.loads((tmp_path / "figures.json").read_text())

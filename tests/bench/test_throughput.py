@@ -105,7 +105,7 @@ def test_without_peers_the_own_figure_is_shown_and_how_to_get_more(penstock, cap
     assert run(Flags(rounds=1)) is True
     out = capsys.readouterr().out
     assert [row[1] for row in table(out)] == ["penstock"]
-    assert "no comparison: --simulation measures simulation beside it" in out
+    assert "no comparison: --simulation adds pure simulation" in out
 
 
 def test_peers_that_are_not_installed_are_left_out_and_named(penstock, capsys):

@@ -151,7 +151,7 @@ def test_damage_that_nobody_has_done_is_seen_and_so_are_steps_that_go_back(tmp_p
     assert len(audit.checkpoints(files, 15, [10, 20, 30])) == 1
     os.truncate(files.store.path_of(30) / "meta.json", 5)
     assert files.newest_intact() == 20
-    assert "damaged, and not by the story" in audit.checkpoints(files, 0, [10, 20, 30])[0][1]
+    assert "damaged, but not by the story" in audit.checkpoints(files, 0, [10, 20, 30])[0][1]
     files.damaged.add("30")
     assert audit.checkpoints(files, 0, [10, 20, 30]) == []
     files.store.save(20, meta={}, weights={})
@@ -190,7 +190,7 @@ def test_steps_that_lie_in_a_replay_buffer_twice_or_not_at_all_are_found(tmp_pat
     assert found == 3
     assert bool(wrong) == is_wrong
     os.truncate(tmp_path / "replay" / "manifest.json", 5)
-    assert "damaged, and not by the story" in audit.replay(files, PATHS["dqn"])[1][0][1]
+    assert "damaged, but not by the story" in audit.replay(files, PATHS["dqn"])[1][0][1]
     files.damaged.add("replay")
     assert audit.replay(files, PATHS["dqn"]) == (0, [])
 

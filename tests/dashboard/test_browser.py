@@ -300,7 +300,7 @@ def test_a_page_that_cannot_be_read_says_why(browser, runs, live):
         waited(browser, lambda: "the dashboard does not answer: is penstock dashboard" in text_of(browser, "main"))
         assert text_of(browser, "#connection") == "", "that of the page before"
         with dashboard_of(runs, "--port", str(served.port)):  # with another token
-            words = "Open the address that penstock dashboard has printed."
+            words = "Open the address that penstock dashboard printed."
             waited(browser, lambda: words in text_of(browser, "main"))
 
 
@@ -330,7 +330,7 @@ def test_metrics_that_are_not_finite_are_named(browser, runs, live):
     path.write_text(json.dumps(json.loads(path.read_text()) | {"losses": {"policy_loss": None, "entropy": 1.0}}))
     with dashboard_of(runs) as served:
         open_run(browser, served, "live")
-        words = "not finite, and have no point in a chart: policy_loss"
+        words = "not finite, and are missing in charts: policy_loss"
         assert waited(browser, lambda: words in text_of(browser, "main"))
 
 
@@ -437,7 +437,7 @@ def test_numbers_of_any_size_are_readable(browser, runs):
 def test_an_address_of_an_old_dashboard_is_refused_in_words(browser, runs, live):
     with dashboard_of(runs) as served:
         browser.get(f"http://127.0.0.1:{served.port}/?token=old")
-        assert "open the address that this dashboard has printed" in browser.find_element(By.TAG_NAME, "body").text
+        assert "open the address that this dashboard printed" in browser.find_element(By.TAG_NAME, "body").text
 
 
 @pytest.mark.long

@@ -72,7 +72,7 @@ def test_a_run_without_a_redistributor_has_nothing_to_explain(tmp_path):
 
 @pytest.mark.parametrize(
     ("file", "message"),
-    [("a.gif", "a plot's name ends in one of .png, .svg"), ("/nowhere/a.png", "there is no directory /nowhere")],
+    [("a.gif", "a plot's name must end in one of .png, .svg"), ("/nowhere/a.png", "there is no directory /nowhere")],
 )
 def test_a_plot_that_could_not_be_written_is_refused_before_anything_is_played(run, file, message):
     with pytest.raises(ConfigError, match=message):

@@ -191,7 +191,7 @@ def test_the_missing_extra_is_named_with_its_remedy(tmp_path, monkeypatch, packa
 @pytest.mark.parametrize(
     ("name", "because"),
     [
-        ("film.txt", "ends in one of .mp4, .mkv, .mov"),
+        ("film.txt", "must end in one of .mp4, .mkv, .mov"),
         ("nowhere/film.mp4", "there is no directory"),
         ("/proc/film.mp4", "cannot be written: .*/proc"),
     ],

@@ -208,7 +208,7 @@ def test_unknown_sizes_missing_parts_and_other_repositories_are_refused(publishe
     with pytest.raises(ExchangeError, match="at most 17,179,869,184 are fetched"):
         pull(REPO, tmp_path / "fetched")
     hub.repositories["lab/other"] = Repository({"README.md": b"a model"})
-    with pytest.raises(ExchangeError, match=r"is no published run of Penstock: it has no config\.json"):
+    with pytest.raises(ExchangeError, match=r"is not a published run of Penstock: it has no config\.json"):
         pull("lab/other", tmp_path / "fetched")
     with pytest.raises(ExchangeError, match="the Hub has no repository lab/absent, or hides it"):
         pull("lab/absent", tmp_path / "fetched")

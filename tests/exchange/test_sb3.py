@@ -206,8 +206,8 @@ class OwnPolicy(ActorCriticPolicy):
         (SAC, "MlpPolicy", {"policy_kwargs": {"net_arch": {"pi": [8], "qf": [9]}}}, r"\(9,\) for the critics"),
         (PPO, "MlpPolicy", {"policy_kwargs": {"activation_fn": torch.nn.LeakyReLU}}, "activation_fn is LeakyReLU"),
         (A2C, "MlpPolicy", {"use_sde": True}, "use_sde=True"),
-        (SAC, "MlpPolicy", {"policy_kwargs": {"n_critics": 3}}, "n_critics=3, and here there are 2"),
-        (PPO, "MlpPolicy", {"policy_kwargs": {"log_std_init": 4.0}}, r"log_std=.*it lies in \[-20\.0, 2\.0\]"),
+        (SAC, "MlpPolicy", {"policy_kwargs": {"n_critics": 3}}, "n_critics=3, but here it must be 2"),
+        (PPO, "MlpPolicy", {"policy_kwargs": {"log_std_init": 4.0}}, r"log_std=.*is not in \[-20\.0, 2\.0\]"),
         (PPO, OwnPolicy, {}, "its policy is a class of tests.exchange.test_sb3"),
     ],
     ids=["net_arch", "critics", "activation", "sde", "n_critics", "log_std", "own policy"],
@@ -220,9 +220,9 @@ def test_a_model_without_a_counterpart_is_refused_with_the_reason(algorithm, pol
 
 def test_other_spaces_environments_and_clips_are_refused(trained, tmp_path):
     model = trained("ppo-normalized")
-    with pytest.raises(ExchangeError, match=r"the model sees float32 \(4,\), and Pendulum-v1 shows float32 \(3,\)"):
+    with pytest.raises(ExchangeError, match=r"the model sees float32 \(4,\), but Pendulum-v1 shows float32 \(3,\)"):
         import_sb3(model.path, env="Pendulum-v1", out=tmp_path / "run")
-    with pytest.raises(ExchangeError, match=r"the model chooses choices among 2, 2, 2, and Toy takes 2 numbers"):
+    with pytest.raises(ExchangeError, match=r"the model chooses choices among 2, 2, 2, but Toy takes 2 numbers"):
         import_sb3(saved(tmp_path, PPO, env=bench.Toy(action="bits")), env=bench.TOY, out=tmp_path / "run")
     venv = VecNormalize(DummyVecEnv([bench.Toy]), clip_obs=5.0)
     venv.save(tmp_path / "clipped.pkl")

@@ -164,7 +164,7 @@ def test_a_number_that_stands_for_a_large_tensor_is_refused(tmp_path, monkeypatc
 def test_a_network_that_its_weights_do_not_fill_is_refused_before_it_is_made(checkpoint, sizes):
     config = json.loads((checkpoint / META).read_bytes())["config"]
     assert load_policy(checkpoint).act([0.0] * 4) in (0, 1)
-    with pytest.raises(CheckpointError, match=r"is refused: its weights have \d+ bytes, and the network of its"):
+    with pytest.raises(CheckpointError, match=r"is refused: its weights have \d+ bytes, but its settings make"):
         load_policy(described(checkpoint, config={**config, "hidden_sizes": sizes}))
 
 

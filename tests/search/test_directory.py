@@ -25,9 +25,9 @@ def test_a_search_is_found_again_with_what_was_decided_where_it_began(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"algorithm": "ppo"}, "algorithm is 'appo' there, and 'ppo' here"),
-        ({"seeds": 3}, "seeds is 1 there, and 3 here"),
-        ({"config": {**FACTS["config"], "gamma": 0.9}}, "gamma is 0.99 there, and 0.9 here"),
+        ({"algorithm": "ppo"}, "algorithm is 'appo' there, but 'ppo' here"),
+        ({"seeds": 3}, "seeds is 1 there, but 3 here"),
+        ({"config": {**FACTS["config"], "gamma": 0.9}}, "gamma is 0.99 there, but 0.9 here"),
         ({"space": {}}, "space is {'learning_rate'"),
     ],
 )
@@ -40,7 +40,7 @@ def test_another_search_in_the_same_place_is_refused(change, message, tmp_path):
 
 def test_what_is_no_search_is_neither_taken_nor_changed(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(ConfigError, match="is not empty, and holds no search"):
+    with pytest.raises(ConfigError, match="is not empty, but holds no search"):
         SearchDirectory.share(tmp_path, FACTS)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
     with pytest.raises(ConfigError, match="holds no search: give the --dir of one"):

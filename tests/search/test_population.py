@@ -175,10 +175,10 @@ def test_another_population_in_the_same_place_is_refused(tmp_path):
         ({"hidden_sizes": (8, 8)}, r"hidden_sizes=\[8\]", r"hidden_sizes=\[8, 8\]"),
         ({"pbt_space": {"gamma": SPACE["learning_rate"]}}, "pbt_space={'learning_rate.*", "pbt_space={'gamma.*"),
     ):
-        said = f"another population: it was begun with {begun}, and {given} is given. Give {begun} to resume it.*--dir"
+        said = f"another population: it was begun with {begun}, but {given} is given. Give {begun} to resume it.*--dir"
         with pytest.raises(ConfigError, match=said):
             made(tmp_path, **changes)
-    with pytest.raises(ConfigError, match="a population of one has no member to copy"):
+    with pytest.raises(ConfigError, match="is not legal: members copy each other"):
         made(tmp_path / "one", count=1)
 
 
@@ -188,7 +188,7 @@ def test_a_population_of_an_older_version_goes_on_with_the_defaults_of_settings_
     found = json.loads(file.read_text())
     assert [found["facts"]["config"].pop(name) for name in ("schedule", "gamma", "adam_eps")] == [None, 0.99, 1e-5]
     file.write_text(json.dumps(found))
-    with pytest.raises(ConfigError, match=r"begun with gamma=0\.99, and gamma=0\.9 is given"):
+    with pytest.raises(ConfigError, match=r"begun with gamma=0\.99, but gamma=0\.9 is given"):
         made(tmp_path, gamma=0.9)
     assert made(tmp_path)[0].slice == 0
     assert json.loads(file.read_text()) == found  # it is written when a slice has ended
@@ -205,7 +205,7 @@ def test_a_population_of_an_older_version_goes_on_with_the_defaults_of_settings_
         (["--space", "s.toml", "--num-policies", "2"], "--num-policies 2 is not legal here"),
         (["--space", "s.toml", "--target-return", "2"], "--target-return 2.0 is not legal here"),
         (["--space", "s.toml", "--jobs", "0"], "--jobs 0 is not legal"),
-        (["--space", "s.toml", "--dir", "file"], "--dir file cannot be made: File exists: give another"),
+        (["--space", "s.toml", "--dir", "file"], "--dir file cannot be created: File exists: give another"),
         (["--space", "nowhere.toml", "--dir", "p"], "the space 'nowhere.toml' cannot be read"),
         (["--space", "s.toml", "--backend", "ray", "--nodes", "2", "--address", "127.0.0.1:1"], "no Ray cluster there"),
     ],

@@ -68,7 +68,7 @@ def test_it_says_how_trials_ended_which_is_best_and_how_to_train_with_it(directo
     assert lines[0] == "6 trials: 3 done, 1 pruned, 1 failed, 1 under way"
     assert lines[1] == "failed: trial 3: the pole broke"
     assert lines[2] == "best: trial 2, score 300.0; the settings as given: 100.0"
-    assert "other seeds" in lines[3] and "seeds 4 to 5" in lines[3]
+    assert "confirm it with seeds other than 4 to 5" in lines[3]
     assert lines[-2] == f"penstock eval '{directory.path}/trial-2-seed-4'"
     assert lines[-1] == command_of(directory, TRIALS[2])
 

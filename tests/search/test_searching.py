@@ -120,13 +120,13 @@ def test_a_training_that_is_killed_goes_on_from_its_checkpoint(tmp_path, monkeyp
     search.searching(1).run()
     assert begun(search.directory.run(0, 0)) == ["train at 0", "resume at 500"]
     assert search.study.tried[0].state == "done"
-    assert "trial 0: killed by signal 9 (out of memory?); it goes on from its last checkpoint" in search.lines
+    assert "trial 0: killed by signal 9 (out of memory?); it resumes from its last checkpoint" in search.lines
 
 
 def test_a_training_that_could_not_be_saved_ends_the_search_and_is_resumed_by_the_next(tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE_TRIAL_0", "full disk")
     search = search_in(tmp_path / "s")
-    with pytest.raises(BenchError, match=r"trial 0 cannot go on, until .*: the last checkpoint could not be saved"):
+    with pytest.raises(BenchError, match=r"trial 0 cannot continue now; .*: the last checkpoint could not be saved"):
         search.searching(1).run()
     search_in(tmp_path / "s").searching(1).run()
     assert begun(search.directory.run(0, 0)) == ["train at 0", "resume at 500"]
@@ -136,7 +136,7 @@ def test_a_training_that_could_not_be_saved_ends_the_search_and_is_resumed_by_th
 def test_a_cluster_without_room_ends_the_search_and_fails_no_trial(tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE_TRIAL_1", "no room")
     search = search_in(tmp_path / "s", backend="ray", nodes=2)
-    with pytest.raises(BenchError, match=r"trial 1 cannot go on, until the same command .*: nodes=2 asks for 2 nodes"):
+    with pytest.raises(BenchError, match=r"trial 1 cannot continue now; the same command .*: nodes=2 asks for 2 nodes"):
         search.searching(3).run()
     assert [trial.state for trial in search.study.tried] == ["done", "under way"]
     monkeypatch.delenv("FAKE_TRIAL_1")
@@ -149,7 +149,7 @@ def test_three_failures_one_after_the_other_end_the_search(tmp_path, monkeypatch
     for number in (0, 2, 3, 4):
         monkeypatch.setenv(f"FAKE_TRIAL_{number}", "fail")
     search = search_in(tmp_path / "s")
-    with pytest.raises(BenchError, match=r"3 trainings failed one after the other. The last one: the pole broke"):
+    with pytest.raises(BenchError, match=r"3 trainings failed in a row. The last one: the pole broke"):
         search.searching(9).run()
     assert len(search.study.tried) == 5
 
@@ -334,7 +334,7 @@ def test_a_run_whose_checkpoint_cannot_be_used_now_ends_the_search_and_is_left_a
     with monkeypatch.context() as context:
         if kind == "unreadable":
             make_unreadable(run / "checkpoints" / "100", context)
-        with pytest.raises(BenchError, match=r"trial 0 cannot go on, until the same command is given again: .*100"):
+        with pytest.raises(BenchError, match=r"trial 0 cannot continue now; the same command resumes it: .*100"):
             search.searching(jobs, jobs=jobs).run()
     assert contents(run) == before
     assert search.study.tried[0].state not in ("done", "failed"), "it can be taken up again"

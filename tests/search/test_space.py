@@ -62,7 +62,7 @@ def test_a_setting_that_is_a_number_or_none_has_a_range():
     [
         ({"learning_rat": {"low": 1, "high": 2}}, "unknown setting 'learning_rat'; did you mean 'learning_rate'?"),
         ({"ent_coef": {"low": 1, "high": 2}}, "unknown setting 'ent_coef'"),
-        ({"gamma": 0.9}, "gamma is no table: write [gamma] with low and high"),
+        ({"gamma": 0.9}, "gamma is not a table: write [gamma] with low and high"),
         ({"gamma": {"low": 0.9, "hihg": 1.0}}, "[gamma] has an unknown key 'hihg'; did you mean 'high'?"),
         ({"gamma": {"low": 0.9}}, "[gamma] has low: write it with low and high"),
         ({"gamma": {}}, "[gamma] has no keys"),
@@ -88,10 +88,10 @@ def test_a_setting_that_is_a_number_or_none_has_a_range():
         ({"activation": {"values": "tanh"}}, "values must be a list"),
         ({"activation": {"values": ["tanh"]}}, "write two or more, each once"),
         ({"activation": {"values": ["tanh", "tanh", "relu"]}}, "write two or more, each once"),
-        ({"activation": {"values": [{"a": 1}, "relu"]}}, "a table is no value to choose"),
+        ({"activation": {"values": [{"a": 1}, "relu"]}}, "a value cannot be a table"),
         ({"learning_rate": {"values": ["a", "b"]}}, "[learning_rate]: learning_rate='a' is not legal"),
-        ({"env": {"values": ["CartPole-v1", "Acrobot-v1"]}}, "env cannot be searched: only trials of one task"),
-        ({"total_steps": {"low": 1000, "high": 2000}}, "total_steps cannot be searched: only trials of one task"),
+        ({"env": {"values": ["CartPole-v1", "Acrobot-v1"]}}, "env cannot be searched: trials compare only"),
+        ({"total_steps": {"low": 1000, "high": 2000}}, "total_steps cannot be searched: trials compare only"),
         ({"seed": {"low": 0, "high": 9}}, "seed cannot be searched: --seeds averages over seeds"),
     ],
 )
@@ -104,7 +104,7 @@ def test_what_is_not_legal_is_told_with_what_was_found(tables, message):
 def test_a_setting_that_a_flag_gives_is_not_searched():
     given_ = names_of(["--learning-rate=1e-3", "--no-double", "--hidden-sizes", "8"], DQN)
     assert given_ == {"learning_rate", "double", "hidden_sizes"}
-    with pytest.raises(ConfigError, match=r"double is searched, and given by a flag too: leave out --double or \[dou"):
+    with pytest.raises(ConfigError, match=r"double is searched, but also given by a flag: leave out --double or \[dou"):
         space_of({"double": {"values": [True, False]}}, DQN, given_)
 
 

@@ -132,9 +132,9 @@ def test_tables_are_for_people_and_for_pages(runs, capsys):
     ("args", "message"),
     [
         ([], "two groups are needed: penstock compare A -- B"),
-        (["--by", "env"], "two groups are needed, and there is one: env=CartPole-v1"),
+        (["--by", "env"], "two groups are needed, but there is one: env=CartPole-v1"),
         (["--by", "algo"], "--by 'algo' is neither a column nor a setting of these runs; did you mean 'algorithm'?"),
-        (["runs", "--target", "4", "--", "runs"], "flags come behind the runs"),
+        (["runs", "--target", "4", "--", "runs"], "flags come after the runs"),
         (["runs", "--", "runs", "--by", "seed"], "groups are given twice"),
         (["--by", "algorithm", "--normalize", "n.toml"], "n.toml cannot be read"),
         (["runs/good-0", "--"], "a group has no runs: give runs on both sides of --"),

@@ -206,7 +206,7 @@ def test_what_is_no_run_is_not_touched(tmp_path):
     found = study(tmp_path)
     found.path_of(found.runs[0]).mkdir()
     (found.path_of(found.runs[0]) / "notes.txt").touch()
-    with pytest.raises(StudyError, match="is not empty, and no run"):
+    with pytest.raises(StudyError, match="is neither empty nor a run"):
         found.command_of(found.runs[0])
 
 
@@ -291,12 +291,12 @@ def test_after_ctrl_c_and_after_kill_9_the_same_command_goes_on_and_skips_what_i
     wait_for(lambda: run.directory.checkpoints.latest_steps() > steps[0])
     process.send_signal(signal.SIGKILL)
     out, _ = process.communicate()
-    assert "1 is done already" in out and "goes on" in out
+    assert "1 is done already" in out and "resumes" in out
 
     (tmp_path / "be-fast").touch()
     code, out = finish(tmp_path, *command)
     assert code == 0, out
-    assert "1 is done already" in out and "goes on" in out and out.strip().endswith("2 done")
+    assert "1 is done already" in out and "resumes" in out and out.strip().endswith("2 done")
     first, second = find_runs([tmp_path / "runs"])
     assert second.state == "done" and second.summary["steps"] >= 512
     resumed_at = [each["steps"] for each in second.directory.info["resumed"]]
@@ -336,7 +336,7 @@ def test_files_of_others_are_not_replaced_and_a_folder_that_is_a_file_is_refused
     for content in ('{"mine": 1}', "no JSON"):
         (folder / "multirun.json").write_text(content)
         code, out = finish(tmp_path, "ppo", *TINY)
-        assert code == 2 and "multirun.json exists, and is no record of penstock multirun: give another --name" in out
+        assert code == 2 and "multirun.json is not a record of penstock multirun: give another --name" in out
         assert (folder / "multirun.json").read_text() == content
     (folder / "multirun.json").unlink()
     (folder / "output").write_text("mine")

@@ -124,7 +124,7 @@ def test_the_folder_is_the_same_for_the_same_settings_and_another_for_others():
         (["ppo", *ENV, "--gamma", "0.9,0.9"], "two runs would be called"),
         (["ppo", *ENV, "--gamma", "0.9,0.90"], "gamma-0.9-seed0 and .*gamma-0.90-seed0 would be the same run"),
         (["ppo", *ENV, "--seed", "0,00"], "seed0 and .*seed00 would be the same run"),
-        (["ppo", *ENV, "--seed", "1.5"], "no whole number"),
+        (["ppo", *ENV, "--seed", "1.5"], "not a whole number"),
         (["ppo", "stray", *ENV], "'stray' follows no flag"),
         (["--file", "nowhere.toml"], "nowhere.toml cannot be read"),
     ],
@@ -150,7 +150,7 @@ def test_a_name_may_have_several_parts():
         ({"algorithms": ["ppo", 3]}, "algorithms[1] = 3 is not legal"),
         ({"algorithm": {"ppo": 4}}, "algorithm.ppo = 4 is not legal: write a table [algorithm.ppo]"),
         ({"algorithm": {"pppo": {}}}, "[algorithm.pppo] names no algorithm; did you mean 'ppo'"),
-        ({"seeds": True}, "seeds = True is not legal: it is a int"),
+        ({"seeds": True}, "seeds = True is not legal: its type is int"),
     ],
 )
 def test_what_a_file_may_not_hold_is_refused(contents, message):
@@ -170,7 +170,7 @@ def test_wrong_settings_of_any_run_are_told_before_one_begins():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("algorithm = 3", "algorithm = 3 is not legal: it is a dict"),
+        ("algorithm = 3", "algorithm = 3 is not legal: its type is dict"),
         ("seed = 3", "unknown key 'seed'; did you mean 'seeds'?"),
         ("[grid]\ngamma = 0.9", "grid.gamma = 0.9 is not legal: give a list"),
         ("= 3", "is not TOML"),

@@ -93,7 +93,7 @@ def test_a_reader_is_told_of_runs_that_are_missing_broken_short_or_alike(runs, c
     err = capsys.readouterr().err
     assert "1 run without such a metric, not drawn: none" in err
     assert "1 run not done: short" in err
-    assert "the curve ends at 120, with its shortest run, and the longest at 200" in err
+    assert "the curve ends with its shortest run at 120, its longest run at 200" in err
     assert "several runs have the same seed" in err
 
 
@@ -102,7 +102,7 @@ def test_a_reader_is_told_of_runs_that_are_missing_broken_short_or_alike(runs, c
     [
         (["--y", "loss/nothing"], "none of these 7 runs has 'loss/nothing' over 'steps'; they have evaluation/mean"),
         (["--group-by", "gama"], "--group-by 'gama' is neither"),
-        (["--out", "a.gif"], "the name ends in .svg, .png, .pdf"),
+        (["--out", "a.gif"], "the name must end in .svg, .png, .pdf"),
         (["nowhere"], "nowhere does not exist"),
     ],
 )  # fmt: skip

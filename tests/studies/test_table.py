@@ -50,8 +50,8 @@ def test_order_is_by_any_column_or_setting_and_what_is_not_known_comes_last(runs
     ("args", "message"),
     [
         (["--where", "stat=done"], "'stat' is neither a column nor a setting of these runs; did you mean 'state'?"),
-        (["--where", "state"], "--where 'state' is no condition: write KEY=VALUE"),
-        (["--where", "seed<x"], "'x' is no number"),
+        (["--where", "state"], "--where 'state' is not a condition: write KEY=VALUE"),
+        (["--where", "seed<x"], "'x' is not a number"),
         (["--sort", "bset_return"], "did you mean 'best_return'?"),
         (["--columns", "gama"], "--columns 'gama'"),
         (["nowhere"], "nowhere does not exist"),

@@ -127,7 +127,7 @@ def test_what_no_node_has_and_where_no_cluster_is_are_said_at_once(cluster, tmp_
             return process.communicate(timeout=BEGUN)[0], process.returncode
 
     out, code = said("--num-workers", "64", "--device", "cuda")
-    assert code == 2 and "asks for 64 cores and 1 GPU of one node, and no node of the cluster" in out
+    assert code == 2 and "asks for 64 cores and 1 GPU of one node, but no node of the cluster" in out
     assert "left (1 cores)" in out and "right (1 cores)" in out and "home" not in out
     out, code = said("--address", "127.0.0.1:1")
     assert code == 2 and "there is no Ray cluster there" in out

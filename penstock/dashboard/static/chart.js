@@ -49,7 +49,7 @@ export class Chart {
   // Draws the picture that stands for the chart on paper: it fits any width, and is there for charts that were never in view.
   print() {
     if (this.isStale) this.draw();
-    this.plot.batch(() => {}); // what it has put off, such as the words of its axes
+    this.plot.batch(() => {}); // draws what it has postponed, such as the texts of its axes
     this.onPaper.replaceChildren(drawingOf(this));
   }
 
@@ -66,7 +66,7 @@ export class Chart {
     this.isStale = false;
     const whole = this.data(), isArea = this.options.kind === "area";
     this.isWhole = whole.slice(1).every((column) => column.every((value) => value === null || Number.isInteger(value)));
-    // A part that is never there would be a line at the edge of its neighbour, an end without its band would stretch the axis.
+    // A part that never occurs would be a line at the edge of its neighbour; an end without its band would stretch the axis.
     this.parts = this.lines.map((line, n) => ({ ...line, n })).filter(({ n, edge }) => !(edge && !this.owners.has(n)) && !this.hidden.has(this.owners.get(n) ?? n) && !(isArea && !whole[n + 1].some(Boolean)));
     this.raw = [whole[0], ...this.parts.map(({ n }) => whole[n + 1])];
     const shown = this.labelled(whole), label = shown.slice(0, MOST_SAID).map(([line, n]) => `${line.label} ${this.said(lastOf(whole[n + 1]))}`).join(", ");
@@ -93,7 +93,7 @@ export class Chart {
     if (!this.table.hidden) this.fillTable(whole);
   }
 
-  // Draws the choices anew, of which one has changed: "zoom" leaves the data as they are.
+  // Draws again after a choice has changed: "zoom" leaves the data as they are.
   follow(what) {
     if (what !== "zoom" || !this.plot || !this.isSeen || this.isStale) return this.update();
     const x = this.plot.data[0], [min, max] = this.shownRange(x[0] ?? null, x[x.length - 1] ?? null);
@@ -108,7 +108,7 @@ export class Chart {
     document.addEventListener("mouseup", () => document.removeEventListener("mousemove", move), { once: true });
   }
 
-  // Lines of the legend with their numbers: neither ends of bands, nor parts that are never there.
+  // Lines of the legend with their numbers: neither ends of bands, nor parts that never occur.
   labelled(whole) {
     return this.lines.map((line, n) => [line, n]).filter(([line, n]) => !line.edge && !line.faint && !(this.options.kind === "area" && !whole[n + 1].some(Boolean)));
   }
@@ -195,7 +195,7 @@ export class Chart {
     };
   }
 
-  // Marks of before keep their buttons, and with them the focus.
+  // Existing marks keep their buttons, and so the focus.
   mark(marks) {
     const before = this.marks;
     this.options.marks = marks;
@@ -220,7 +220,7 @@ export class Chart {
     return this.raw[column].filter((value) => value !== null).length <= most;
   }
 
-  // Ends of the horizontal axis, from those of the data.
+  // Ends of the horizontal axis, given those of the data.
   shownRange(low, high) {
     const { zoom } = this.options.view;
     if (zoom && zoom[1] > zoom[0] && this.scaled(zoom[1], "x") !== null) return [this.scaled(zoom[0], "x") ?? low, this.scaled(zoom[1], "x")];
@@ -339,7 +339,7 @@ export class Chart {
   }
 }
 
-// Exponential mean of the values so far, without the pull of its start towards 0.
+// Exponential mean of the values so far, corrected for its start at 0.
 function smoothed(column, weight) {
   let sum = 0, total = 0;
   return column.map((value) => {
@@ -350,7 +350,7 @@ function smoothed(column, weight) {
   });
 }
 
-// Lines beyond the number of colours differ from those before them in their dashes.
+// Lines beyond the number of colours reuse colours with other dashes.
 function dashOf({ color, dash = 0 }) {
   return (dash + Math.floor(Math.max(0, color) / COLORS.length)) % DASHES.length;
 }
@@ -360,7 +360,7 @@ function lastOf(values) {
   return null;
 }
 
-// Spreadsheets take a name with such a first character for a formula.
+// Spreadsheets read a name with such a first character as a formula.
 function quoted(name) {
   const safe = /^[=+\-@\t\r]/.test(name) ? `'${name}` : name;
   return `"${safe.replaceAll('"', '""')}"`;

@@ -59,5 +59,5 @@ function rows({ envs, runs, settings }) {
     return [el("a", { href: `#/run/${id}`, class: "run" }, run), state, row.group ?? "", row.env ?? "", number(row.final), number(row.best), clock(row.seconds), count(row.steps), count(row.frames), row.fronts.join(", "), ...names.map((name) => settings[name][n])];
   });
   const filled = heads.map((_, n) => cells.some((row) => row[n] !== "")), kept = (row) => row.filter((_, n) => filled[n]);
-  return [el("h2", {}, "Runs"), el("p", { class: "quiet" }, "Time, steps and frames are those of the evaluation that is the score. The last columns are the settings that differ."), table("Runs", kept(heads), cells.map(kept), "runs")];
+  return [el("h2", {}, "Runs"), el("p", { class: "quiet" }, "Time, steps and frames are those of the scored evaluation. The last columns are the settings that differ."), table("Runs", kept(heads), cells.map(kept), "runs")];
 }

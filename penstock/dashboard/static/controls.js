@@ -28,7 +28,7 @@ export class Grouping {
   constructor(changed) {
     Object.assign(this, { changed, boxes: el("fieldset", { class: "keys" }) });
     this.sought = el("input", { type: "search", id: "sought", placeholder: "learning_rate", oninput: () => this.narrow() });
-    this.element = el("details", { class: "group" }, el("summary", {}, "Group by"), field("sought", "Settings that have", this.sought), this.boxes);
+    this.element = el("details", { class: "group" }, el("summary", {}, "Group by"), field("sought", "Settings containing", this.sought), this.boxes);
   }
 
   show(names, chosen) {
@@ -99,7 +99,7 @@ export class Controls {
     if (!isQuiet) this.changed("zoom");
   }
 
-  // Parameters of the address, without those that are as at first.
+  // Parameters of the address, without default values.
   query() {
     const { x, smooth, zoom } = this.view;
     const found = { x, ...(smooth ? { smooth: String(smooth) } : {}), ...(zoom ? { zoom: zoom.join(",") } : {}) };
@@ -108,7 +108,7 @@ export class Controls {
   }
 }
 
-// A range moved by a share of its length, which on a logarithmic axis is that of its logarithms.
+// A range moved by a share of its length; on a logarithmic axis, of the length of its logarithms.
 export function moved([low, high], share, isLog) {
   if (!isLog || low <= 0) return [low, high].map((end) => end + share * (high - low));
   return [low, high].map((end) => end * (high / low) ** share);

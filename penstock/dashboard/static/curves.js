@@ -113,7 +113,7 @@ class Panel {
   }
 }
 
-// names: groups of all panels. As long as there are colours enough, a group has the same one in all panels.
+// names: groups of all panels. If there are enough colours, a group has the same one in all panels.
 function chartOf(panel, controls, metric, names) {
   const lines = [], bands = [], notes = [];
   panel.groups.forEach((group, place) => {
@@ -127,7 +127,7 @@ function chartOf(panel, controls, metric, names) {
       bands.push({ color: n, low: lines.length - 2, high: lines.length - 1 });
     }
     for (const run of group.runs) add(run.name, { width: isAlone ? 1.6 : 0.8, faint: true });
-    if (isAlone) notes.push(`${group.name}: its ${group.count} runs have no stretch in common, so each is drawn for itself${group.runs.length < group.count ? ` (the first ${group.runs.length})` : ""}.`);
+    if (isAlone) notes.push(`${group.name}: its ${group.count} runs have no stretch in common, so each is drawn separately${group.runs.length < group.count ? ` (the first ${group.runs.length})` : ""}.`);
   });
   return new Chart(`${metric} on ${panel.name}`, new Panel(panel), lines, {
     view: controls.view, onZoom: (range) => controls.zoom(range), bands, height: 340, note: notes.join(" "), isNamed: true,

@@ -49,7 +49,7 @@ async function answerTo(path) {
   return answer;
 }
 
-// Reason for which a page or a part of it cannot be shown, from an error of `get` or another one.
+// Reason why a page or a part of it cannot be shown, from an error of `get` or any other.
 export async function reasonOf(error) {
   if (error.status === 404) return "there is no such run in the folders of this dashboard";
   const isAway = !error.status && (await fetch("/static/icon.svg").then(() => false, () => true));
@@ -87,7 +87,7 @@ export function stream(path, listeners) {
   return () => { tell(""); closed = true; shut(); document.removeEventListener("visibilitychange", seen); };
 }
 
-// Reads a page again when runs come, end or are evaluated, for a twentieth of the time, but not while a part of `shown` has the focus.
+// Reads a page again when runs appear, end or are evaluated, in at most a twentieth of the time, but not while a part of `shown` has the focus.
 export function follow(shown, read) {
   const seen = new Map();
   let left = 0, isFirst = true, next = 0;
@@ -95,7 +95,7 @@ export function follow(shown, read) {
     runs: ({ changed }) => {
       for (const { id, state, eval_return: last, best_return: best } of changed) {
         const now = [state, last, best].join();
-        if (!isFirst && seen.get(id) !== now) left = 2; // a search writes of a run after it
+        if (!isFirst && seen.get(id) !== now) left = 2; // twice: a search records the end of a run later
         seen.set(id, now);
       }
       isFirst = false;
@@ -111,14 +111,14 @@ export function follow(shown, read) {
   return () => { close(); clearInterval(timer); };
 }
 
-// Replaces children; regions of the same label stay where they are scrolled to.
+// Replaces children; regions with the same label keep their scroll position.
 export function replace(shown, children) {
   const regions = () => [...shown.querySelectorAll(".wide")], places = new Map(regions().map((one) => [one.getAttribute("aria-label"), one.scrollLeft]));
   shown.replaceChildren(...children);
   for (const one of regions()) one.scrollLeft = places.get(one.getAttribute("aria-label")) ?? 0;
 }
 
-// A table in a region of its own, which scrolls where it is too wide. heads: title and whether its column is of numbers.
+// A table in its own region, which scrolls if the table is too wide. heads: title and whether its column holds numbers.
 export function table(title, heads, rows, kind = "") {
   const side = (n) => (heads[n] && heads[n][1] ? "right" : null);
   return el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": title },

@@ -28,7 +28,7 @@ export async function filesPage(page, id, asked) {
   page.append(
     el("p", {}, el("a", { href: `#/run/${id}` }, found.run)),
     el("h1", {}, `Files of ${found.run}`),
-    el("p", { class: "quiet" }, "Text is shown. What may be a secret is masked in JSON files. Links are left out."),
+    el("p", { class: "quiet" }, "Text is shown. Possible secrets in JSON files are masked. Links are left out."),
     el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Files" },
       el("table", { class: "runs files" }, el("thead", {}, el("tr", {}, ["file", "bytes", "changed", "", ""].map((head, n) =>
         (head ? el("th", { scope: "col", class: ["", "right", "from600"][n] || null }, head) : el("td", {}))))), el("tbody", {}, rows))),

@@ -16,7 +16,7 @@ function swatch(color) {
   return made;
 }
 
-// Policies beside each other, the games between them and others, and their past versions.
+// Policies side by side, the games between them and others, and their past versions.
 export function policiesPanel(words) {
   const element = el("div", {}), now = el("div", {}), summary = el("summary", {}), rows = el("div", {}), past = el("details", {}, summary, rows);
   return {
@@ -29,12 +29,12 @@ export function policiesPanel(words) {
       replace(rows, count ? [partsTable("Past versions", versions, words)] : []);
       summary.textContent = `Past versions (${count})`;
       const filled = [...(made.length ? [now] : []), ...(count ? [past] : [])];
-      if (filled.length !== element.children.length) element.replaceChildren(...filled); // else details stay open, with the focus
+      if (filled.length !== element.children.length) element.replaceChildren(...filled); // otherwise, open details stay open and keep the focus
     },
   };
 }
 
-// Table of parts of a run from its cells by heading, as the server describes them. words: headings of columns of words; looks: of a cell.
+// Table of parts of a run from its cells by heading, as the server describes them. words: headings of text columns; looks: function that draws a cell.
 export function partsTable(title, columns, words, looks = (text) => text) {
   const heads = Object.keys(columns), [first] = heads;
   const cells = columns[first].map((_, n) => heads.map((head) => looks(columns[head][n], n, head)));
@@ -45,7 +45,7 @@ function named(name, color) {
   return el("span", {}, swatch(color), name);
 }
 
-// A row for each gateway and each node, with rates over time: of gateways where there are some.
+// A row for each gateway and each node, with rates over time; with gateways, only theirs.
 export function nodesPanel(words, metrics) {
   const element = el("div", {});
   return {

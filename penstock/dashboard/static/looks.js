@@ -12,7 +12,7 @@ export function isDark() {
 
 export const WAIT = -1;
 
-// Colour of a number; `count` tells parts of one number apart, as of several waits.
+// Colour of a number; `count` tells parts of one number apart, such as several waits.
 export function colorOf(color, count = 0) {
   if (color === WAIT) return (isDark() ? DARK_GREYS : GREYS)[count % GREYS.length];
   const colors = isDark() ? DARK_COLORS : COLORS;
@@ -29,7 +29,7 @@ export function ticks(low, high, step) {
   return Array.from({ length: Math.max(0, last - first + 1) }, (_, n) => +((first + n) * step).toPrecision(12));
 }
 
-// Logarithms of round numbers between two logarithms, on so many pixels.
+// Logarithms of round numbers between two logarithms, for an axis of `length` pixels.
 export function logTicks(low, high, length) {
   const most = Math.max(2, length / 45), decades = high - low;
   if (decades < 1) {
@@ -40,7 +40,7 @@ export function logTicks(low, high, length) {
   return ticks(Math.floor(low), high, every).flatMap((power) => factors.map((factor) => power + Math.log10(factor))).filter((at) => at >= low && at <= high);
 }
 
-// A number with so many digits at most: ticks are round numbers, of which none may look like its neighbour.
+// A number with at most `digits` digits; ticks are round numbers, and no two of them may look alike.
 export function shortened(value, unit, digits = 8) {
   const size = Math.abs(value), rounded = +value.toPrecision(digits);
   if (unit === "share") return `${+(100 * value).toPrecision(digits)} %`;

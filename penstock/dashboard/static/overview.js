@@ -1,4 +1,4 @@
-// All runs with their present state, one per row.
+// All runs with their current state, one per row.
 
 import { clock, count, el, get, number, stream } from "./dom.js";
 

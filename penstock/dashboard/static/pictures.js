@@ -1,4 +1,4 @@
-// Pictures as they are shown, PNG and SVG: of a chart, with title and legend, and of a drawing of the server.
+// Pictures as shown, in PNG and SVG: of a chart, with title and legend, and of a drawing by the server.
 
 import { el, svg } from "./dom.js";
 import { inks } from "./looks.js";
@@ -95,13 +95,13 @@ export function save(title, blob, ending) {
 
 const LOOKS = ["fill", "fill-opacity", "stroke", "stroke-opacity", "stroke-width", "stroke-dasharray", "opacity", "font-family", "font-size", "font-weight", "text-anchor"];
 
-// A drawing of the server in a region that scrolls, with buttons for its pictures.
+// A drawing by the server in a region that scrolls, with buttons for its pictures.
 export function drawing(title, kind, picture) {
   const shown = el("div", { class: `wide ${kind}`, tabindex: "0", role: "region", "aria-label": title }, picture);
   return el("figure", {}, shown, buttonsFor(title, () => alone(title, picture)));
 }
 
-// A figure of the server with buttons for its pictures.
+// A figure by the server, with buttons for its pictures.
 export function pictured(figure) {
   const title = figure.querySelector("figcaption").textContent.trim();
   figure.append(buttonsFor(title, () => withLegend(title, figure)));
@@ -114,7 +114,7 @@ function buttonsFor(title, draw) {
   return el("div", { class: "foot" }, el("span", { class: "tools" }, buttons));
 }
 
-// Copy of a picture in which the page's looks are written out, at a place and of a size.
+// Copy of a picture with the page's styles written into it, and with place and size.
 function placed(picture, place) {
   const copy = picture.cloneNode(true), copies = [copy, ...copy.querySelectorAll("*")];
   [picture, ...picture.querySelectorAll("*")].forEach((shown, n) => {
@@ -157,13 +157,13 @@ async function pngOfDrawing(whole) {
   return new Promise((done) => canvas.toBlob(done, "image/png"));
 }
 
-// Rows within a range, and their neighbours: lines lead out of the picture.
+// Rows within a range, and their neighbours, so that lines continue to the edge.
 function shownOf(rows, at, { min, max }) {
   const first = rows.findIndex((row) => at[row] >= min), after = rows.findIndex((row) => at[row] > max);
   return first < 0 ? [] : rows.slice(Math.max(0, first - 1), after < 0 ? rows.length : after + 1);
 }
 
-// Colour and opacity: programs for drawing do not read both in one.
+// Colour and opacity as two attributes: drawing programs do not read both from one.
 function painted(what, color) {
   return /^#[0-9a-f]{8}$/i.test(color) ? { [what]: color.slice(0, 7), [`${what}-opacity`]: (parseInt(color.slice(7), 16) / 255).toFixed(2) } : { [what]: color };
 }

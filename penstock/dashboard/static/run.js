@@ -8,7 +8,7 @@ import { colorOf, WAIT } from "./looks.js";
 import { Store } from "./store.js";
 
 const ENDED = ["done", "interrupted", "failed", "died"];
-const MOST_ROWS = 4000; // beyond it, rows reduced by the server are loaded again, in which every spike remains
+const MOST_ROWS = 4000; // beyond it, rows reduced by the server are loaded again; they keep every spike
 const MOST_LOG_LINES = 500;
 const EPISODE_PAUSE = 10000; // ms
 const PAUSE = 1600; // ms between two updates of the page; the numbers of a line appear within 2 s
@@ -79,7 +79,7 @@ export async function runPage(page, id, asked) {
     } }, title)));
   }
 
-  // Shows what is known of the run but its numbers; open details stay open unless their content is another one.
+  // Shows facts about the run other than its numbers; open details stay open unless their content has changed.
   function showAbout() {
     const made = section("Settings"), now = JSON.stringify([about.config, about.made]);
     if (now !== settings) made.replaceChildren(made.firstChild, details("Settings", about.config), details("Made with", about.made));
@@ -133,7 +133,7 @@ export async function runPage(page, id, asked) {
     return [...new Set(charts.map((chart) => chart.section))];
   }
 
-  // isNow: whether curves are drawn even if they were a moment ago.
+  // isNow: whether to draw curves even if they were drawn a moment ago.
   function draw(isNow = true) {
     const left = isNow ? 0 : Math.max(0, curvesAt + CURVES_PAUSE - performance.now());
     clearTimeout(owed);
@@ -170,7 +170,7 @@ export async function runPage(page, id, asked) {
     order(titles());
   }
 
-  // Whether a chart has nothing but zeros: its title is enough.
+  // Whether all values of a chart are 0: then its title is enough.
   function isZero({ lines, file }) {
     const { columns } = file === "hardware" ? hardware : metrics;
     return lines.every(({ name }) => !(columns[name] || []).some(Boolean));
@@ -213,7 +213,7 @@ export async function runPage(page, id, asked) {
       draw();
       await Promise.all([episode.read(), ...(lineage ? [lineage.read()] : [])]);
       order(titles());
-      tell(); // last: until here the progress is told
+      tell(); // last: it replaces the progress
     } finally {
       clearInterval(telling);
       isReading = false;
@@ -223,8 +223,8 @@ export async function runPage(page, id, asked) {
   function tell() {
     const leftOut = metrics.leftOut + hardware.leftOut;
     const lost = notFinite();
-    if (lost.length) told.textContent = `The last values of these metrics are not finite, and have no point in a chart: ${lost.join(", ")}`;
-    else if (leftOut) told.textContent = `${count(leftOut)} numbers are not shown: a file's numbers may have ${count(metrics.most)} names, and these have further ones.`;
+    if (lost.length) told.textContent = `The last values of these metrics are not finite, and are missing in charts: ${lost.join(", ")}`;
+    else if (leftOut) told.textContent = `${count(leftOut)} numbers are not shown: a file's numbers may have ${count(metrics.most)} names, and these have others.`;
     else told.textContent = metrics.count ? without() : "The run has logged no metrics yet.";
   }
 
@@ -268,7 +268,7 @@ export async function runPage(page, id, asked) {
     close = stream(() => `/api/runs/${id}/stream?cursor=${encodeURIComponent(cursor)}`, { news: take, status: (news) => { newest = news; drawSoon(); } });
   }
 
-  // Reads the run again, until it can be read. isOther: whether it may have other settings, as one that was resumed or made anew.
+  // Reads the run again, until it can be read. isOther: whether its settings may have changed, as after a resume or a new start.
   async function reopen(isOther = false) {
     close();
     try {
