@@ -13,7 +13,7 @@ from typing import Any
 from penstock.ipc.stream import SILENCE, Frame, Stream, welcome
 
 ACCEPT_PAUSE = 0.1  # seconds after a connection could not be accepted
-MOST_UNPROVEN = 64  # connections at a time without a proof of the token; a further one ends any of them
+MOST_UNPROVEN = 64  # connections at a time without a proof of the token; a further one ends a random one
 
 Admit = Callable[[Stream, Frame, dict[str, Any]], None]
 
@@ -78,7 +78,7 @@ class Listener:
                 time.sleep(ACCEPT_PAUSE)
                 continue
             has_failed = False
-            strangers = list(self._unproven)  # of which idle ones keep no node out
+            strangers = list(self._unproven)  # idle strangers must not keep nodes out
             if len(strangers) >= MOST_UNPROVEN and self._unproven.pop(stranger := secrets.choice(strangers), 0.0):
                 _wake(stranger)
             self._unproven[connection] = time.monotonic() + SILENCE
