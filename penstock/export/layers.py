@@ -154,7 +154,7 @@ def _head_of(model: PolicyNetwork) -> list[nn.Module | Layer]:
 
 
 def _joined(value: nn.Linear, advantage: nn.Linear) -> Layer:
-    """Return the last layers of two streams as one, over the hidden layers of both side by side."""
+    """Return the last layers of two streams as one, over the concatenated hidden layers of both."""
     (of_value, constant), (weight, bias) = _numbers_of(value), _numbers_of(advantage)
     outputs, width = of_value.shape
     by_action, biases = weight.reshape(-1, outputs, width), bias.reshape(-1, outputs)

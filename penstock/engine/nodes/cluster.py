@@ -1,7 +1,7 @@
 """The Ray cluster of a run: its machines, and the reservations on them.
 
 Ray lists machines, starts one host on each (`hosted`), carries commands to hosts and their reports, and reports their
-deaths. Experience and weights go by streams of their own.
+deaths. Experience and weights use separate streams.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ KNOCK_SECONDS, LOOK_SECONDS = 5.0, 1.0  # for the head's machine to answer: at f
 HEAD_SECONDS = 30.0  # for the head itself, which may be busy, to answer at first
 GLANCE_SECONDS = 0.25  # for a raylet to answer
 RESERVE_SECONDS = 3.0  # for machines to be reserved, which takes some milliseconds where they are free
-NOT_NICED = {"worker_niceness": 0}  # Ray's default of 15 would starve hosts beside other programs of the machine
+NOT_NICED = {"worker_niceness": 0}  # Ray's default of 15 would starve hosts next to other programs of the machine
 OF_EVERY_NODE = {"CPU", "memory", "object_store_memory"}
 LOOPBACK = "127.0.0.1"
-NODE_LABEL = "ray.io/node-id"  # by which a reservation names its machine
+NODE_LABEL = "ray.io/node-id"  # with which a reservation selects its machine
 
 
 _cluster: Cluster | None = None  # a process has one connection to Ray
@@ -243,7 +243,7 @@ class Cluster:
         return [*status.active_nodes, *status.idle_nodes]
 
     def want(self, bundles: list[Bundle]) -> None:
-        """Request room for bundles from an autoscaler, if they have changed; the request replaces the last."""
+        """Request room for bundles from an autoscaler, if they have changed, instead of those requested before."""
         if bundles != self._wanted and self.has_head:
             self._wanted = bundles
             with contextlib.suppress(RayError):

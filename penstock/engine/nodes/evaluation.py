@@ -189,7 +189,7 @@ class EvaluationShares:
         return evaluated
 
     def _divide(self, command: EvaluatePart) -> None:
-        """Set a command whose parts are all to be played."""
+        """Set the command, and mark all its parts as not played."""
         self._command, self._open = command, set(self._parts)
         self._sent_to.clear()
         self._played.clear()

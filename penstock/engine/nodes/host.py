@@ -119,7 +119,7 @@ class NodeHost:
         self._reports: list[tuple[str, Report]] = []
         self._failure = self._going = ""
         self._has_failed = False  # whether the reports include the failure of a role
-        signal.signal(signal.SIGTERM, self._be_ended)  # after the launcher was started, which is ended by home
+        signal.signal(signal.SIGTERM, self._be_ended)  # after the start of the launcher, which only home ends
         self._tied: set[str] = set()
         self._patience = FORGOTTEN_SECONDS
         self._asked_at = time.monotonic()

@@ -1,8 +1,8 @@
 """Lanes at home that mirror those of a node: slots that are granted, and experience that arrives.
 
-Where steps travel instead of segments, home admits them before they are taken, as it admits those of lanes at home: the
-rate limiter counts granted steps. Steps that were granted to a lost node and not taken are granted to its successor
-without being counted again.
+Where steps are sent instead of segments, home admits them before they are taken, like those of lanes at home: the rate
+limiter counts granted steps. Steps that were granted to a lost node and not taken are granted to its successor without
+being counted again.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class NodeLanes:
         )  # fmt: skip
 
     def seen(self) -> dict[str, Any]:
-        """Return steps that have arrived, and policy lags of the last of them, by the names of `NodeStatus`."""
+        """Return steps that have arrived, and policy lags of the latest of them, by the names of `NodeStatus`."""
         slots = self._slots
         return {"steps": slots.steps, "policy_lag": slots.lag, "policy_lag_max": slots.largest_lag}
 
@@ -340,7 +340,7 @@ class StepPool:
 
 
 class RelayedStepLanes(StepNodeLanes):
-    """Lanes of a node whose steps a gateway sends on, or keeps; the pool is shared by all nodes of the gateway."""
+    """Lanes of a node whose steps a gateway forwards, or keeps; the pool is shared by all nodes of the gateway."""
 
     def __init__(
         self, pool: StepPool, node: int, workers: range, arena: ExperienceArena, transport: Any, takes_turns: bool

@@ -71,7 +71,7 @@ class Listener:
         while not self._is_over:
             try:
                 connection, _ = self._listener.accept()
-            except OSError as error:  # too many open files, or no memory: until some are free, others wait
+            except OSError as error:  # too many open files, or no memory: connections wait until some are free
                 if not has_failed:
                     self._refuse(f"{error.strerror}; connections wait until they can be accepted")
                 has_failed = True

@@ -123,7 +123,7 @@ class HeldVersions:
         return True
 
     def _report(self) -> None:
-        """Send the results since the last report, with the numbers of the versions that they are against."""
+        """Send the results since the last report, with the numbers of the versions played against."""
         now = self._pool.results.copy()
         new = now - self._reported
         games = new.any((1, 2)).nonzero()[0]
