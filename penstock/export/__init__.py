@@ -1,4 +1,4 @@
-"""Policies as files that run without Penstock: ONNX, torch.export, C; a contract tests the other side.
+"""Policies as files that run without Penstock: ONNX, torch.export, C; contracts hold cases that test the files.
 
 The parts: `program.py` makes one function of a policy, `contract.py` describes it and gives cases, and a module per
 format writes the file.
@@ -54,7 +54,7 @@ def export_policy(
     ``first`` ``[N]``, true where an episode begins; with a mask ``mask`` ``[N, M]``. Its outputs are ``action``
     ``[N, ...]``, or one ``action/PATH`` per leaf, and with memory ``state_out``.
 
-    The file is written only if its own runtime gives the actions of `Policy.act`, within 1e-5.
+    The file is written only if its own runtime reproduces the actions of `Policy.act`, within 1e-5.
 
     Parameters
     ----------
@@ -105,19 +105,19 @@ def export_policy(
 def check_file(path: str | os.PathLike[str]) -> tuple[dict[str, Any], int]:
     """Run the cases of an exported file's contract through the file.
 
-    The contract is the one beside the file, or without that the one in its metadata.
+    The contract is the one beside the file or, if there is none, the one in its metadata.
 
     Returns
     -------
     contract : dict
         The contract.
     cases : int
-        Number of its cases, which all agree.
+        Number of its cases, all of which agree.
 
     Raises
     ------
     ExportError
-        There is no such file or no contract, the two do not fit, an answer differs, or the file holds parts that could
+        There is no such file or no contract, the two do not match, an output differs, or the file has parts that could
         run code; C files are compiled and run, and the graph of the others runs in their runtime.
     """
     path = Path(path)
@@ -153,7 +153,7 @@ def _format_of(path: Path, format: str | None) -> Any:
 
 
 def _write_new(files: Mapping[Path, bytes]) -> None:
-    """Write files of one folder that do not exist yet: all of them whole, or none, and no new folder either."""
+    """Write new files of one folder: all of them completely, or none, and then no new folder either."""
     path = next(iter(files))
     folders = [folder for folder in (path.parent, *path.parent.parents) if not os.path.lexists(folder)]
     made: list[Path] = []
@@ -165,7 +165,7 @@ def _write_new(files: Mapping[Path, bytes]) -> None:
             for each in files:
                 each.touch(exist_ok=False)
                 made.append(each)
-            for each in files:  # over the empty files of this call: not all file systems have hard links
+            for each in files:  # replaces the empty files made above: not all file systems have hard links
                 os.replace(Path(aside, each.name), each)
     except BaseException as error:
         for each in made:

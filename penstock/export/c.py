@@ -1,6 +1,6 @@
 """Policies as one C99 file without dependencies: weights as arrays, one function from observation to action.
 
-The file has a comment with the contract in words, and the golden cases of the contract as a program of their own.
+The file has a comment with the contract in words, and a test program with the contract's golden cases.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _DECLARED = re.compile(
 
 HELPERS = {
     "linear": """\
-/* Weights lie input by input, so that compilers compute several outputs at once. */
+/* Weights are stored input by input, so that compilers can vectorise over outputs. */
 static void linear(const float *x, int inputs, const float *weight, const float *bias, int outputs, float *restrict y)
 {
     for (int i = 0; i < outputs; i++)
@@ -84,7 +84,7 @@ static void expect(const float *logits, int actions, const float *atoms, int n, 
     }
 }""",
     "largest": """\
-/* First of the largest legal values; without any legal one, of all. */
+/* Index of the first largest legal value; if none is legal, of all values. */
 static int largest(const float *values, const unsigned char *legal, int n)
 {
     int best = -1;
@@ -107,7 +107,7 @@ TEST = """\
 
 {constants}
 
-/* Golden observations: prints numbers that differ, and exits with 1 if there is one. */
+/* Runs the golden observations, prints numbers that differ, and exits with 1 if any do. */
 int main(void)
 {{
     int failures = 0;
@@ -136,7 +136,7 @@ def file_of(program: PolicyProgram, contract: Mapping[str, Any]) -> bytes:
     program
         Program of a policy whose network is an mlp.
     contract
-        Contract of the program. A compilation with ``-DPENSTOCK_TEST`` is a program that repeats its cases.
+        Contract of the program. Compiled with ``-DPENSTOCK_TEST``, the file is a program that repeats its cases.
 
     Raises
     ------
@@ -187,7 +187,7 @@ def load(path: Path, contract: Mapping[str, Any]) -> Run:
     if expected != found:
         raise ExportError(
             f"{path} does not fit its contract: observation, legal and action of its function have {found} numbers, "
-            f"and those of the contract {expected}"
+            f"but {expected} in the contract"
         )
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "policy.so"
@@ -217,11 +217,11 @@ def load(path: Path, contract: Mapping[str, Any]) -> Run:
 
 
 def contract_of_file(path: Path) -> None:
-    """Return None: the contract of a C file is beside it alone."""
+    """Return None: the contract of a C file is only in the file beside it."""
 
 
 def _ports(program: PolicyProgram) -> dict[str, list[Port]]:
-    """Return the ports whose numbers lie side by side in each argument of the function."""
+    """Return the ports of each argument of the function, whose numbers are concatenated."""
     return {
         "observation": [port for port in program.inputs if port.spec is not None],
         "legal": [port for port in program.inputs if port.name == MASK],
@@ -349,7 +349,7 @@ def _at(array: str, first: int) -> str:
 
 
 def _each(writer: _Writer, name: str, values: np.ndarray) -> str:
-    """Return the i-th of the values: a constant if all are the same."""
+    """Return the i-th value as C: a constant if all are the same."""
     if (values == values[0]).all():
         return _number(values[0])
     return f"{writer.array(name, values)}[i]"

@@ -40,7 +40,7 @@ class Flags:
     trust_code: bool = False
     """Run code that came with a copied run, such as the file of its encoder."""
     check: Path | None = None
-    """Exported file to check instead: it is run on the cases of its contract. Check only .pt2 and .c files from
+    """Exported file to check instead: it is run on the cases of its contract. Check .pt2 and .c files only from
     sources that you trust."""
 
 

@@ -1,4 +1,4 @@
-"""Contracts of exported policies: inputs, outputs, their origin, and cases by which another side tests itself."""
+"""Contracts of exported policies: inputs, outputs, origin, and cases that test programs which use the files."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
 FORMAT = "penstock contract"
 FORMAT_VERSION = 1
 TOLERANCE = 1e-5
-"""Largest legal difference of a floating-point output, relative to its magnitude, but to 1 for smaller ones."""
+"""Largest legal difference of a floating-point output, relative to its magnitude, or to 1 if that is larger."""
 
 Arrays = dict[str, np.ndarray]
 Case = dict[str, Arrays]
-"""``inputs`` of one call, and the ``outputs`` that they give."""
+"""``inputs`` of one call, and its ``outputs``."""
 Run = Callable[[Arrays], Arrays]
 """Runs a file: arrays ``[N, *shape]`` of all inputs to those of all outputs."""
 
 _CASE_ROWS = (1, 3, 3, 3)  # the last three are successive steps of three lanes
-_PLAIN = 256  # numbers of an array that are written as a list; larger ones as base64
-_EXACT = 4_096  # integers rounded from float32 are equal up to here
-_UNITS = 64  # numbers of a leaf that have a unit each
+_PLAIN = 256  # most numbers of an array that is written as a list; larger ones as base64
+_EXACT = 4_096  # up to here, integers rounded from float32 must be equal
+_UNITS = 64  # most numbers of a leaf that have a unit each
 
 
 class _Port(TypedDict):
@@ -123,14 +123,14 @@ def contract_of(program: PolicyProgram, policy: Policy, packages: Iterable[str] 
 
 
 def cases_of(program: PolicyProgram, policy: Policy) -> list[Case]:
-    """Return calls of a program with what `Policy.act` answers.
+    """Return calls of a program with the results of `Policy.act`.
 
     With memory, the later calls are successive steps of the same lanes, some of which begin episodes.
 
     Raises
     ------
     ExportError
-        The program answers otherwise.
+        The program's results differ.
     """
     cases: list[Case] = []
     rounded = {port.name for port in program.outputs if isinstance(port.spec, ActionSpec) and not port.spec.choices}
@@ -154,13 +154,13 @@ def cases_of(program: PolicyProgram, policy: Policy) -> list[Case]:
 
 
 def run_program(program: Callable[[dict[str, Tensor]], Mapping[str, Tensor]], inputs: Arrays) -> Arrays:
-    """Run a program of torch with arrays."""
+    """Run a torch program on arrays."""
     tensors = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in inputs.items()}
     return {name: tensor.detach().numpy() for name, tensor in program(tensors).items()}
 
 
 def acted(policy: Policy, inputs: Arrays, program: PolicyProgram) -> Arrays:
-    """Return the action, and with memory the state, that `Policy.act` answers to the inputs of a program."""
+    """Return the action, and with memory the state, that `Policy.act` returns for the inputs of a program."""
     observed = {port.path: inputs[port.name] for port in program.inputs if port.name.startswith(OBSERVATION)}
     spec, mask = program.observation, inputs.get(MASK)
     observation: Any = observed.get("", observed)  # a plain one has no path
@@ -189,7 +189,7 @@ def difference(expected: Arrays, found: Arrays, tolerance: float, rounded: Conta
     tolerance
         Largest legal difference of floating-point numbers, see `TOLERANCE`. Integers must be equal.
     rounded
-        Outputs whose integers are rounded numbers: beyond 4,096, where float32 leaves the last of them open, they may
+        Outputs whose integers are rounded from float32: beyond 4,096, where float32 may round either way, they may
         differ by 1, or by the tolerance if that is more.
     """
     for name, array in expected.items():
@@ -209,7 +209,7 @@ def difference(expected: Arrays, found: Arrays, tolerance: float, rounded: Conta
 
 
 def apart_by(expected: np.ndarray, found: np.ndarray) -> np.ndarray:
-    """Return differences, relative to the magnitude of what is expected, but to 1 for smaller ones; float64."""
+    """Return differences relative to the expected magnitude, or to 1 if that is larger; float64."""
     wide = expected.astype(np.float64)
     return np.asarray(np.abs(found.astype(np.float64) - wide) / np.maximum(1.0, np.abs(wide)))
 
@@ -220,7 +220,7 @@ def check_cases(contract: Mapping[str, Any], run: Run, file: str) -> int:
     Raises
     ------
     ExportError
-        There is no case, the file refuses the inputs of one, or an answer differs; the message names case and output.
+        There is no case, the file refuses the inputs of one, or an output differs; the message names case and output.
     """
     cases = cases_in(contract)
     if not cases:
@@ -229,7 +229,7 @@ def check_cases(contract: Mapping[str, Any], run: Run, file: str) -> int:
     for number, case in enumerate(cases):
         try:
             found = run(case["inputs"])
-        except Exception as error:  # of the types of each runtime
+        except Exception as error:  # its type depends on the runtime
             reason = " ".join(str(error).split())[:300] or type(error).__name__
             raise ExportError(
                 f"{file} does not fit its contract: it refuses the inputs of case {number}: {reason}"
@@ -246,7 +246,7 @@ def cases_in(contract: Mapping[str, Any]) -> list[Case]:
     Raises
     ------
     ExportError
-        A case lacks a port, has another one, or an array does not have the dtype and shape of its port.
+        A case lacks a port or has an unknown one, or an array does not have the dtype and shape of its port.
     """
 
     def read(number: int, kind: Literal["inputs", "outputs"]) -> Arrays:
@@ -280,7 +280,7 @@ def contract_in(text: bytes | str, name: str) -> dict[str, Any]:
     Raises
     ------
     ExportError
-        It is no contract, or a newer one.
+        It is no contract, or has a newer version.
     """
     try:
         contract = document_in(text.encode() if isinstance(text, str) else text, name, _Contract)
@@ -300,7 +300,7 @@ def contract_in(text: bytes | str, name: str) -> dict[str, Any]:
                 f'{name} cannot be read: {port["name"]} has the shape {port["shape"]}, not ["N", sizes ...]'
             )
     if contract["tolerance"] is None:
-        raise ExportError(f"{name} has no tolerance: it is null, and legal are numbers")
+        raise ExportError(f"{name} has no tolerance: found null, legal are numbers")
     return contract
 
 

@@ -1,4 +1,4 @@
-"""Networks as chains of linear layers with activations between them, where they are such chains outside learning.
+"""Networks as chains of linear layers with activations between them, if they are such chains when acting.
 
 Batch normalisation, dueling streams, quantiles and the mean weights of noisy layers are linear, and are folded into
 the layers beside them.
@@ -72,15 +72,15 @@ def chain_of(model: PolicyNetwork) -> tuple[list[Layer], Tensor | None]:
     Returns
     -------
     layers
-        The last one's outputs are: with `atoms` the logits of each action's returns; else a number for each value of
-        each choice, then one for each number.
+        Outputs of the last layer: with `atoms`, the logits of each action's returns; otherwise one for each value of
+        each choice, then one for each number of the action.
     atoms
         Returns that the logits belong to, float32 ``[n]``; None: no logits.
 
     Raises
     ------
     NotForC
-        As for `as_c`.
+        The network is not an MLP, or has a part that C files cannot hold.
     """
     kind = type(model)
     if kind not in NETWORKS:
@@ -93,7 +93,7 @@ def chain_of(model: PolicyNetwork) -> tuple[list[Layer], Tensor | None]:
     layers = _chain([*_modules(encoder), *_head_of(model)])
     if not all(np.isfinite(array).all() for layer in layers for array in (layer.weight, layer.bias)):
         raise NotForC("a weight of this policy is infinite or not a number")
-    if isinstance(model, StochasticActorCritic):  # the other outputs are of the deviations
+    if isinstance(model, StochasticActorCritic):  # the other outputs are deviations
         last, d = layers[-1], len(layers[-1].bias) // 2
         layers[-1] = replace(last, weight=last.weight[:d], bias=last.bias[:d])
     if isinstance(model, QNetwork):
@@ -117,7 +117,7 @@ def _modules(encoder: nn.Module) -> Iterator[nn.Module | Layer]:
 
 
 def _layer_of(hidden: HiddenLayer) -> Layer:
-    """Return a hidden layer as a linear one, with its normalisation by batches folded into it."""
+    """Return a hidden layer as a linear one, with its batch normalisation folded into it."""
     linear = hidden.linear
     weight = numbers_of(linear.weight)[0].T
     bias = np.zeros(len(weight)) if linear.bias is None else numbers_of(linear.bias)[0, 0]
@@ -136,7 +136,7 @@ def _scale_and_shift(norm: BatchNorm) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _head_of(model: PolicyNetwork) -> list[nn.Module | Layer]:
-    """Return the modules after the encoder; two streams are joined into linear layers."""
+    """Return the modules after the encoder; dueling streams are joined into linear layers."""
     if isinstance(model, ActorCritic):
         return [model.policy_head]
     if not isinstance(model, QNetwork):
@@ -154,7 +154,7 @@ def _head_of(model: PolicyNetwork) -> list[nn.Module | Layer]:
 
 
 def _joined(value: nn.Linear, advantage: nn.Linear) -> Layer:
-    """Return the last layers of two streams as one, over the hidden layers of both side by side."""
+    """Return the last layers of two streams as one, over the concatenated hidden layers of both."""
     (of_value, constant), (weight, bias) = _numbers_of(value), _numbers_of(advantage)
     outputs, width = of_value.shape
     by_action, biases = weight.reshape(-1, outputs, width), bias.reshape(-1, outputs)
@@ -192,13 +192,13 @@ def _chain(modules: Iterable[nn.Module | Layer]) -> list[Layer]:
 
 
 def _valued(layers: list[Layer], distribution: nn.Module | None) -> tuple[list[Layer], Tensor | None]:
-    """Return layers whose outputs are values of actions, and atoms, if these are still logits."""
+    """Return layers whose outputs are values of actions, and atoms, if the outputs are still logits."""
     last = layers[-1]
     if isinstance(distribution, CategoricalReturns):
         return layers, distribution.atoms
     if isinstance(distribution, ImplicitQuantileReturns):
         width = last.weight.shape[1]
-        factors = distribution.at(torch.ones(width), None).mean(0)  # of the features, at all fractions
+        factors = distribution.at(torch.ones(width), None).mean(0)  # mean factor of each feature, over all fractions
         last = replace(last, weight=last.weight * numbers_of(factors))
     elif isinstance(distribution, QuantileReturns):
         n = distribution.num_outputs
@@ -210,5 +210,5 @@ def _valued(layers: list[Layer], distribution: nn.Module | None) -> tuple[list[L
 
 
 def numbers_of(tensor: Tensor) -> np.ndarray:
-    """Return a tensor as float64."""
+    """Return a tensor as a float64 array."""
     return tensor.detach().double().numpy()

@@ -15,12 +15,12 @@ from penstock.export.program import ExportError, PolicyProgram, in_silence
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 """Packages of the extra "export", whose versions the contract records."""
 OPSET = 18
-"""Version of the ONNX operators: that of torch's own translations, and known to onnxruntime-web and TensorRT."""
+"""Version of the ONNX operators: that of torch's own translations, supported by onnxruntime-web and TensorRT."""
 VERSIONS = {"opset": OPSET}
 """Versions of the format, for the contract."""
 KEY = "penstock.contract"
 """Key of the contract in the file's metadata."""
-MOST_NBYTES = 2_000_000_000  # a file of protobuf ends at 2 GiB
+MOST_NBYTES = 2_000_000_000  # protobuf limits a file to 2 GiB
 
 
 def file_of(program: PolicyProgram, contract: Mapping[str, Any]) -> bytes:
@@ -72,7 +72,7 @@ def require_inputs(names: Iterable[str], graph: Any) -> None:
             f"the graph has the inputs {', '.join(found) or 'none'}, and the program has {', '.join(declared)}: "
             "the network computes with values that it has captured instead of its inputs"
         )
-    # The shape of an input is the number of rows, nothing observed.
+    # The shape of an input gives the number of rows, and nothing observed.
     read = {name for node in graph.node if node.op_type != "Shape" for name in node.input}
     if not read & set(declared):
         raise ExportError(

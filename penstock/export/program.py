@@ -61,9 +61,9 @@ class Port:
 
 
 class PolicyProgram(nn.Module):
-    """Policy as one function from arrays of N rows, by the names of its inputs, to those of its outputs.
+    """Policy as one function from named input arrays of N rows to named output arrays.
 
-    It contains all between the environment's raw observations and the environment's actions: preprocessing, running
+    It has everything between the environment's raw observations and its actions: preprocessing, running
     normalisation, network, memory, mask, choice of action, and the conversion into the action space. The network is
     the policy's own. `torch.export` traces the program with any number of rows.
 
@@ -79,7 +79,7 @@ class PolicyProgram(nn.Module):
     Attributes
     ----------
     inputs, outputs : tuple of Port
-        In the order of the files.
+        Ports, in the order of the files.
     """
 
     def __init__(self, policy: Policy, *, sampled: bool = False, everything: bool = False) -> None:
@@ -192,7 +192,7 @@ class PolicyProgram(nn.Module):
     def _further(
         self, choice: Any, rows: Any, chosen: Tensor, noise: Tensor | None, found: dict[str, Tensor]
     ) -> dict[str, Tensor]:
-        """Return log-probability and value of the chosen actions, those of them that the network has."""
+        """Return log-probability and value of the chosen actions, if the network has them."""
         model = self.model
         if isinstance(choice, TanhGaussian):
             found[LOG_PROB] = choice.sample_with_log_prob(torch.zeros_like(chosen) if noise is None else noise)[1]
@@ -224,7 +224,7 @@ class PolicyProgram(nn.Module):
 
 @contextmanager
 def in_silence(name: str) -> Iterator[None]:
-    """Hide warnings, and what the logger of this name reports, within the block."""
+    """Hide warnings, and messages of the logger of this name, within the block."""
     logger = logging.getLogger(name)
     level = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -251,7 +251,7 @@ def action_leaves(action: ActionSpec, path: str = "") -> Iterator[tuple[str, Act
 
 
 def environment_action(action: ActionSpec, chosen: Tensor) -> Iterator[tuple[str, Tensor]]:
-    """Yield path and values of every leaf of the environment's actions, as `penstock.envs.columns.ActionDecoder`.
+    """Yield path and values of every leaf of the environment's actions, like `penstock.envs.columns.ActionDecoder`.
 
     Parameters
     ----------
@@ -282,7 +282,7 @@ def _leaf_action(leaf: ActionSpec, chosen: Tensor) -> Tensor:
 
 
 def _scaled(leaf: ActionSpec, numbers: Tensor) -> Tensor:
-    """Scale numbers with two bounds from [-1, 1] to them, and clip those with any bound."""
+    """Scale numbers with two bounds from [-1, 1] to these, and clip numbers with any bound."""
     assert leaf.low is not None and leaf.high is not None
     low, high = np.array(leaf.low), np.array(leaf.high)
     has_low, has_high = np.isfinite(low), np.isfinite(high)
@@ -297,7 +297,7 @@ def _scaled(leaf: ActionSpec, numbers: Tensor) -> Tensor:
 
 
 def _from_zero(observed: Tensor, spec: ObservationSpec) -> Tensor:
-    """Return raw values of a leaf as in its column: choices counted from 0."""
+    """Return raw values of a leaf as its column has them: choices counted from 0."""
     if spec.num_values is not None:
         return observed - spec.start if spec.start else observed
     return observed - torch.tensor(spec.starts) if any(spec.starts) else observed

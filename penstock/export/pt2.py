@@ -40,7 +40,7 @@ def file_of(program: PolicyProgram, contract: Mapping[str, Any]) -> bytes:
     Raises
     ------
     ExportError
-        The network cannot be traced, or has an operation that torch alone does not have.
+        The network cannot be traced, or uses an operation that is not torch's own.
     """
     traced = program.exported()
     operations = {node.target for node in traced.graph.nodes if isinstance(node.target, torch._ops.OpOverload)}

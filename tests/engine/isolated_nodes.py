@@ -1,8 +1,8 @@
 """Nodes of a Ray cluster on this machine that share nothing with home but its files and a network link.
 
-Each node has a network, process numbers, a host name, /tmp and /dev/shm of its own: Linux namespaces, whose first
-process ends with the process that made them, however that ends. Processes, memory and the link end with it. Home is the
-machine itself.
+Each node has a network, process numbers, a host name, /tmp and /dev/shm of its own, in Linux namespaces. Their first
+process ends with the process that made them, however that ends; the node's processes, memory and link end with it. Home
+is the machine itself.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ import psutil
 from penstock.ipc import set_parent_death_signal
 from tests.places import ROOT
 
-STORE_NBYTES = 100 * 2**20  # of Ray's object store, through which next to nothing goes
-PATIENCE = 120.0  # seconds that Ray has to start or to end a node
-PRIVATE = (Path("/tmp"), Path("/dev/shm"))
+STORE_NBYTES = 100 * 2**20  # of Ray's object store, which is hardly used
+PATIENCE = 120.0  # seconds for Ray to start or to end a node
 RAY = f"""
 import time
 from ray._private import services
@@ -49,7 +48,7 @@ from ray.scripts.scripts import main
 
 main()
 """
-"""The command `ray`, which otherwise ends a node that has not joined within half a minute, as on a busy machine."""
+"""The command `ray`, which would otherwise end a node that takes over half a minute to join, as on a busy machine."""
 APART = ("unshare", "--net", "--mount", "--pid", "--uts", "--fork", "--kill-child=KILL", "--mount-proc")
 FIRST_PROCESS = """
 set -e
@@ -68,7 +67,7 @@ sleep infinity & wait
 
 @functools.cache
 def why_not() -> str:
-    """Return a requirement of isolated nodes that this machine does not meet; empty if it meets all."""
+    """Return the requirement of isolated nodes that this machine does not meet; empty if it meets all."""
     if missing := [name for name in ("ip", "unshare", "nsenter", "mount") if shutil.which(name) is None]:
         return f"isolated nodes need the commands {', '.join(missing)}"
     if os.geteuid():
@@ -81,16 +80,16 @@ def why_not() -> str:
 
 
 class IsolatedNode:
-    """A machine of its own, as far as Linux lets one be made; Ray is started there with `keep_ray`.
+    """A simulated machine, made of Linux namespaces; `keep_ray` starts Ray there.
 
     Parameters
     ----------
     name
-        Its host name, and a resource of Ray's that it has.
+        Its host name, and the name of a Ray resource that it has.
     link, address, home
         Name of home's end of the link, the node's address, and home's.
     environment
-        Variables of all processes that are started there, beside those of this process.
+        Environment variables of all processes that are started there.
 
     Attributes
     ----------
@@ -141,14 +140,14 @@ class IsolatedNode:
         self.is_cut = False
 
     def kill_raylet(self) -> None:
-        """Kill Ray's own process of the node; what else Ray has there ends with it."""
+        """Kill the raylet of the node; Ray's other processes there end with it."""
         for process in self.processes("raylet/raylet"):
             process.kill()
 
     # -- Ray -------------------------------------------------------------------------------------------------------
 
     def keep_ray(self, head: str, cores: int = 1) -> None:
-        """Join a cluster, in the background, unless Ray runs there."""
+        """Join a cluster, in the background, unless Ray runs there already."""
         if self._ray is not None and self._ray.poll() is None:
             return
         self.stop_ray()
@@ -171,7 +170,7 @@ class IsolatedNode:
     # -- what is there ---------------------------------------------------------------------------------------------
 
     def processes(self, *names: str) -> list[psutil.Process]:
-        """The node's processes whose command has one of these names in it; without names all of them."""
+        """Return the node's processes whose command contains one of these names; without names, all."""
         found = []
         for process in psutil.process_iter():
             try:
@@ -184,16 +183,16 @@ class IsolatedNode:
         return found
 
     def of_a_run(self) -> list[psutil.Process]:
-        """Processes of Penstock's on the node: hosts, launchers and roles."""
+        """Return Penstock's processes on the node: hosts, launchers and roles."""
         return self.processes("penstock-", "NodeHost")
 
     def shared_nbytes(self) -> int:
-        """Bytes of shared memory in the node's /dev/shm, Ray's own among them."""
+        """Return the bytes of shared memory in the node's /dev/shm, Ray's included."""
         usage = os.statvfs(f"/proc/{self._first.pid}/root/dev/shm")
         return (usage.f_blocks - usage.f_bfree) * usage.f_frsize
 
     def close(self) -> None:
-        """End the node; everything that it had is gone."""
+        """End the node, with everything on it."""
         self._unshare.kill()
         self._unshare.wait()
         if self._ray is not None:
@@ -207,23 +206,23 @@ class IsolatedNode:
 
 
 class IsolatedCluster:
-    """A head without cores at home, and isolated nodes. A context manager: at its end nothing of them is left.
+    """A head without cores at home, and isolated nodes. A context manager that leaves nothing of them behind.
 
     Parameters
     ----------
     names
-        Of the nodes.
+        Names of the nodes.
     cores
-        Of each node.
+        Number of cores of each node.
     environment
-        Variables of the processes on a node, by its name, beside those of this process.
+        Additional environment variables of the processes on a node, by its name.
 
     Attributes
     ----------
     nodes
-        By name.
+        Nodes by name.
     address
-        Of the head.
+        Address of the head.
 
     Raises
     ------
@@ -239,7 +238,7 @@ class IsolatedCluster:
         self.home = f"{net}.1"
         self.nodes: dict[str, IsolatedNode] = {}
         self._head: Any = None
-        mine = {name: value for name, value in os.environ.items() if name != "TMPDIR"}  # which lies below home's /tmp
+        mine = {name: value for name, value in os.environ.items() if name != "TMPDIR"}  # a folder in home's /tmp
         mine["RAY_worker_niceness"] = "0"  # otherwise hosts starve where other programs are busy
         mine["RAY_agent_register_timeout_ms"] = f"{PATIENCE * 1000:.0f}"  # after which a node ends by itself
         try:
@@ -254,7 +253,7 @@ class IsolatedCluster:
             raise
 
     def start(self) -> None:
-        """Start Ray on all nodes; wait until they have joined."""
+        """Start Ray on all nodes, and wait until they have joined."""
         end = time.monotonic() + PATIENCE
         while not {node.address for node in self.nodes.values()} <= self.alive():
             self.keep()
@@ -263,12 +262,12 @@ class IsolatedCluster:
             time.sleep(0.1)
 
     def keep(self) -> None:
-        """Start Ray on each node where it has ended, in the background."""
+        """Start Ray, in the background, on each node where it has ended."""
         for node in self.nodes.values():
             node.keep_ray(self.address, self._cores)
 
     def alive(self) -> set[str]:
-        """Addresses of the nodes that Ray believes to be alive."""
+        """Return the addresses of the nodes that Ray considers alive."""
         table = self._head.global_state.node_table()
         return {node["NodeManagerAddress"] for node in table if node["Alive"]}
 
@@ -304,13 +303,13 @@ def _start_head(address: str) -> Any:
 
 
 def _free_net() -> str:
-    """The beginning of addresses that nothing of this machine has."""
+    """Return the first three bytes, as text, of addresses that this machine does not use."""
     taken = ip("-o", "address")
     return next(net for net in (f"10.213.{(os.getpid() + n) % 250}" for n in range(250)) if f" {net}." not in taken)
 
 
 def _needed_below_tmp() -> list[str]:
-    """What Python needs of home's /tmp, each folder once."""
+    """Return the folders of home's /tmp that Python needs, each once."""
     needed = {Path(path).resolve() for path in (ROOT, sys.prefix, sys.base_prefix, *sys.path) if path}
     below = sorted(path for path in needed if Path("/tmp") in path.parents and path.is_dir())
     return [str(path) for path in below if not any(other in path.parents for other in below)]

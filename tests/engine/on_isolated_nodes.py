@@ -174,7 +174,7 @@ def test_a_run_takes_nodes_that_come_and_gives_back_those_that_go(kept_launcher,
             wait_until(lambda node=node: not node.of_a_run(), f"nothing of the run is left on {node.name}")
     log = (tmp_path / "r" / "log.txt").read_text()
     assert "the run begins with 1 of 1 to 2 nodes" in log
-    left = r"node-0 on first .* is asked to go: Ray drains .*\n.*has left: all has arrived\n.*goes on with 1 of 1 to 2"
+    left = r"node-0 on first .* asked to leave: Ray drains .*\n.*left: everything has arrived\n.*with 1 of 1 to 2"
     assert re.search(left, log)
 
 

@@ -39,4 +39,4 @@ def test_a_run_waits_for_the_first_node_of_a_cluster_that_grows_and_says_for_wha
     assert joining.settle(config, cluster) == config
     assert cluster.asked == [[{"CPU": 2, "sampler": 0.001}] * 3]
     said = capsys.readouterr().err
-    assert said == "waiting for the cluster of a test to grow: 3 nodes with 2 cores and sampler asked for\n"
+    assert said == "waiting for the cluster of a test to grow; requested: 3 nodes with 2 cores and sampler\n"

@@ -227,7 +227,7 @@ def test_a_cluster_with_no_place_for_a_learner_but_home_is_refused_with_the_reas
     settings = {"nodes": 1, "num_workers": 8, "num_learners": 2, "learner_nodes": 1, "device": "cuda"}
     said = (
         r"nodes=1 and learner_nodes=1 ask for 2 nodes with 8 cores, for num_workers=8; .* has host-a \(8 cores\), "
-        r"host-b \(8 cores, home\) with GPU; home has the first learner, and no other node's: ask"
+        r"host-b \(8 cores, home\) with GPU; home has the first learner, and cannot have another node's: ask"
     )
     with pytest.raises(ConfigError, match=said):
         settled(machines, **settings)

@@ -178,7 +178,7 @@ def test_policy_lag_of_steps_is_that_of_the_weights_that_the_node_had_when_it_se
 
 
 def test_a_frame_of_more_steps_than_its_bytes_can_hold_is_none(ends, seat):
-    with pytest.raises(StreamError, match="4294967295 steps came with 100 bytes, where "):
+    with pytest.raises(StreamError, match="4294967295 steps came with 100 bytes, expected "):
         next(seat.receive(None, Frame(Kind.BLOCK, RUN, 1, number=1, count=2**32 - 1, nbytes=100), BlockCounter(RUN, 1)))
 
 

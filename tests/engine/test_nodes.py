@@ -414,7 +414,7 @@ def test_two_evaluators_share_evaluations_and_when_one_is_lost_the_other_goes_on
 
 
 def test_a_node_without_a_core_for_the_evaluator_is_an_error(on_nodes):
-    asked = 'asks for 1 nodes with 1 cores, for num_workers=1, the first with a core more, for evaluator="node"; the'
+    asked = 'asks for 1 nodes with 1 cores, for num_workers=1, the first with one core more, for evaluator="node"; the'
     with pytest.raises(ConfigError, match=asked):
         Trainer(APPO, **{**on_nodes, "nodes": {"left": 1}, "evaluator": "node"})
 
@@ -600,7 +600,7 @@ def test_the_users_token_opens_a_cluster_that_requires_it_and_another_is_named(
         module._require_admission(head_with_token)
         assert os.environ["RAY_AUTH_MODE"] == "token"
     else:
-        with pytest.raises(ConfigError, match=r"requires a token of Ray.*~/\.ray/auth_token.*RAY_AUTH_MODE=token"):
+        with pytest.raises(ConfigError, match=r"requires a Ray token.*~/\.ray/auth_token.*RAY_AUTH_MODE=token"):
             module._require_admission(head_with_token)
 
 
@@ -742,4 +742,4 @@ def test_a_run_on_a_cluster_that_grows_begins_with_the_nodes_that_are_there_and_
             cluster.remove_node(node)
     assert asked == [[{"CPU": 2}, {"CPU": 1, "late": 0.001}], [{"CPU": 2}, {"CPU": 2}]]
     log = (tmp_path / "run" / "log.txt").read_text()
-    assert "1 of 2 nodes are there: 1 node with 1 core and late asked for" in log
+    assert "1 of 2 nodes are there; requested: 1 node with 1 core and late" in log

@@ -71,7 +71,7 @@ def test_results_come_home_for_the_games_and_the_versions_that_they_are_of(pools
 
 
 def test_a_frame_of_more_results_than_its_bytes_can_hold_is_none(pools):
-    with pytest.raises(StreamError, match="4294967295 results came with 100 bytes, where "):
+    with pytest.raises(StreamError, match="4294967295 results came with 100 bytes, expected "):
         next(receive_results(pools.home, range(2), None, Frame(Kind.RESULTS, 1, 1, count=2**32 - 1, nbytes=100)))
 
 

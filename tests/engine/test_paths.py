@@ -65,9 +65,9 @@ def test_a_data_path_has_the_entries_of_its_nearest_base_class_until_it_has_its_
 
 def test_nothing_but_a_run_is_promised_of_a_data_path_that_derives_from_no_other():
     algorithm = with_path(type("OwnPath", (DataPath,), {}))
-    with pytest.raises(ConfigError, match="own cannot use num_learners=2: its learner does not hand out"):
+    with pytest.raises(ConfigError, match="own cannot use num_learners=2: its learner cannot share its batches"):
         require_rank_learner(algorithm, make_config(IMPALA.Config, {**SERIAL, "backend": "local", "num_learners": 2}))
-    assert "has no way between machines" in transport_class(algorithm.data_path)
+    assert "cannot be sent between machines" in transport_class(algorithm.data_path)
     with pytest.raises(BenchError, match=r"data path of own cannot be measured: add its class to .*MEASURED"):
         measured_path(algorithm).rehearsal(None, algorithm)
 

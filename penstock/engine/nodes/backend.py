@@ -1,7 +1,7 @@
 """The ray backend: learners at home, lanes on the nodes of a cluster; further learners at home or on nodes.
 
-At home the roles are processes of the local backend, with the receiver in the place of rollout workers. Each node has a
-host, which runs the rollout workers of one machine, and a policy worker where inference is central; or one learner of
+At home the roles are processes of the local backend, with the receiver instead of rollout workers. Each node has a
+host. It runs either the rollout workers of one machine, with a policy worker if inference is central, or one learner of
 the group.
 """
 
@@ -52,10 +52,10 @@ from penstock.ipc.stream import FRESH_SECONDS, OwnDelay
 from penstock.runs.machine import about_here, differences
 from penstock.runs.status import NodeStatus
 
-CONNECT_SECONDS = 120.0  # for a node to make its roles and connect
+CONNECT_SECONDS = 120.0  # for a node to start its roles and connect
 KNOCK_INTERVAL = 2.0  # seconds between two checks of the head node
-LOOK_INTERVAL = 0.25  # seconds between two looks at nodes whose gateways ask them
-MOST_UNANSWERED = 3  # checks in a row, after which the head node is lost
+LOOK_INTERVAL = 0.25  # seconds between two checks of nodes whose gateways ask for their reports
+MOST_UNANSWERED = 3  # consecutive checks without an answer, after which the head node is lost
 
 
 class NodesBackend(Owned):
@@ -75,12 +75,12 @@ class NodesBackend(Owned):
     Attributes
     ----------
     has_lanes
-        Whether a node has been connected.
+        Whether a node that steps lanes has connected.
 
     Raises
     ------
     ConfigError
-        A node has other versions than home, or no host starts there.
+        A node has package versions other than home's, or no host starts there.
     """
 
     def __init__(self, arena: ExperienceArena, specs: Sequence[RoleSpec], handle: Handler, restarts: Restarts) -> None:
@@ -102,7 +102,7 @@ class NodesBackend(Owned):
         self._gateways = gateways_between(self._config.gateway_levels, with_lanes)
         self._leaves = [gateway for gateway in self._gateways if not gateway.is_of_gateways]
         self._shards: dict[tuple[str, int], DrawFrom] = {}  # by the learner's name and the gateway's number
-        # Gateways, or nodes with lanes, that connect to home; their places are their numbers at the receiver.
+        # Gateways, or nodes with lanes, that connect to home; their indices are their numbers at the receiver.
         self._nearest = [each for each in (*self._gateways, *with_lanes) if each.gateway is None]
         self._next_knock = self._next_look = 0.0
         self._unanswered = 0
@@ -140,15 +140,15 @@ class NodesBackend(Owned):
             on_failure.pop_all()
 
     def start(self) -> None:
-        """Make the roles at home; hosts get their tasks once they have started."""
+        """Start the roles at home; each host is sent its task once it has started."""
         self._local.start()
         there, asked = sum(node.host is not None for node in self._nodes), self._config.nodes_asked
         if self._config.address is not None:
             self._handle("cluster", Note(f"the run is on the cluster {self._connection.name}"))
         if requested := self._placement.requested:
-            self._handle("cluster", Note(f"{there} of {asked} nodes are there: {requested} asked for"))
+            self._handle("cluster", Note(f"{there} of {asked} nodes are there; requested: {requested}"))
         elif there < len(self._nodes):
-            self._handle("cluster", Note(f"the run begins with {there} of {asked} nodes, and takes others that come"))
+            self._handle("cluster", Note(f"the run begins with {there} of {asked} nodes, and adds others that join"))
         if self._evaluations is not None and (remark := self._evaluations.remark):
             self._handle("cluster", Note(remark))
         for node in self._nodes:
@@ -167,7 +167,7 @@ class NodesBackend(Owned):
         self._delay.observe(max(0.0, time.monotonic() - self._pumped_at))
         self._local.pump(timeout)
         self._pumped_at = time.monotonic()
-        if self._is_head_gone:  # the roles at home are still asked for a checkpoint
+        if self._is_head_gone:  # the roles at home can still be asked for a checkpoint
             return
         self._require_head()
         hosts = [(node, node.host) for node in (*self._gateways, *self._nodes) if node.host is not None]
@@ -211,7 +211,7 @@ class NodesBackend(Owned):
         return len(self._nodes)
 
     def hosts_cpu(self) -> list[tuple[float, dict[str, float]]]:
-        """Results of `NodeHost.cpu` for each present node; waits for the answers."""
+        """Return `NodeHost.cpu` of each node whose host has its task; waits for the answers."""
         return [node.host.cpu() for node in self._nodes if node.host is not None and node.has_begun]
 
     @owner_only
@@ -244,7 +244,7 @@ class NodesBackend(Owned):
         return self._unanswered >= MOST_UNANSWERED
 
     def _require_head(self) -> None:
-        """Raise `RoleDied` once after several unanswered checks of the head node: later Ray would end this process."""
+        """Raise `RoleDied`, once, after several unanswered checks of the head node, before Ray ends this process."""
         now = time.monotonic()
         if now >= self._next_knock:
             self._next_knock = now + KNOCK_INTERVAL
@@ -253,7 +253,7 @@ class NodesBackend(Owned):
                 raise RoleDied("the head node of the Ray cluster is gone, and all nodes with it")
 
     def _make_host(self, node: Node, place: Place) -> Any:
-        """Start a host of a node, or of a gateway, which takes no core of its machine."""
+        """Start the host of a node, or of a gateway, which reserves no core of its machine."""
         kind: type[NodeHost] = NodeHost
         cores, number = place.cores, len(self._nodes)
         if isinstance(node, Gateway):
@@ -267,7 +267,7 @@ class NodesBackend(Owned):
             if node.host is None:
                 if self._placement.may_be_missing(node):
                     continue
-                raise ConfigError(f"{node.name} has no machine: one is lost, or reserved by another run; start again")
+                raise ConfigError(f"{node.name} has no machine: it is lost, or another run reserved it; start again")
             try:
                 self._compare(node, self._hosted.BEGIN_SECONDS)
             except NodeLost as lost:
@@ -281,22 +281,22 @@ class NodesBackend(Owned):
             )
 
     def _advance(self, node: Node) -> None:
-        """Give a host that has started its task; deliver the reports of one that has a task.
+        """Send its task to a host that has started; deliver the reports of a host that has its task.
 
         Raises
         ------
         NodeLost
-            The host is gone, too late, has other software than home, or goes as it was asked to.
+            The host is gone, is too late, has other software than home, or has left as requested.
         """
         if node.host is None:
             return
         if node.going and (node.status.has_left or time.monotonic() > node.gone_by):
-            raise NodeLost("all has arrived" if node.status.has_left else "its time is over")
+            raise NodeLost("everything has arrived" if node.status.has_left else "its time is up")
         if not node.has_begun:
             self._begin(node, node.host)
             return
         if time.monotonic() > node.connected_by:
-            of_learner = f"its learner has not begun in {CONNECT_SECONDS:.0f} s"
+            of_learner = f"its learner has not started within {CONNECT_SECONDS:.0f} s"
             raise NodeLost(of_learner if node.rank else self._unheard(node))
         if node.gateway is not None:
             if not node.is_watched and node.host.is_begun() and node.gateway.host is not None:
@@ -304,13 +304,13 @@ class NodesBackend(Owned):
                 node.is_watched = True
             return
         is_connected = time.monotonic() - node.last_bytes_at < FRESH_SECONDS
-        if node.rank or node.tries:  # no bytes show yet that its machine is there
+        if node.rank or node.tries:  # no bytes have shown yet that its machine is alive
             is_connected |= node.host.is_late(self._delay.seconds) and self._connection.reaches(node.host.machine)
         if (answer := node.host.answer(is_connected=is_connected, delay=self._delay.seconds)) is not None:
             self._deliver(node, answer)
 
     def _begin(self, node: Node, host: Any) -> None:
-        """Give a host that has started its task, once the end that it connects to listens.
+        """Send its task to a host that has started, once the receiver that it connects to listens.
 
         Raises
         ------
@@ -338,13 +338,13 @@ class NodesBackend(Owned):
         self._share_evaluation()
 
     def _above(self, node: Node) -> tuple[str, int] | None:
-        """Return the address that a node connects to: of its gateway, or of home; None: it does not listen."""
+        """Return the address that a node connects to, its gateway's or home's; None: not listening, or a learner."""
         if node.rank:
             return None
         return self._address if node.gateway is None else node.gateway.address
 
     def _unheard(self, node: Node) -> str:
-        return "nothing comes from it to {}:{}".format(*self._above(node) or ("home", "?"))
+        return "it is not connected to {}:{}".format(*self._above(node) or ("home", "?"))
 
     def _home_of(self, node: Node, address: tuple[str, int]) -> Home:
         return Home(address, self._token, self._run, node.number_there, node.incarnation)
@@ -365,8 +365,8 @@ class NodesBackend(Owned):
             kind, _, number = role.partition("-")
             is_rollout = kind == RoleKind.ROLLOUT
             name = f"{kind}-{int(number) + node.number * self._cores}" if is_rollout else role
-            # No other gauge: the node's clock starts elsewhere, and its cores are not those of home.
-            if is_rollout or node.rank or node.number == 0:  # one policy worker is shown for those of all nodes
+            # Only this gauge: the node's clock has another origin, and its cores are not home's.
+            if is_rollout or node.rank or node.number == 0:  # node 0's policy worker stands for those of all nodes
                 self._arena.gauges[shape.gauge_row(name)][WALL] = gauges[WALL]
             if node.rank and gauges[WALL].any() and not node.status.is_there:
                 node.update_learner(is_there=True)
@@ -379,14 +379,14 @@ class NodesBackend(Owned):
             self._ask_to_go(node, answer.going, LEAVE_SECONDS)
 
     def _ask_to_go(self, node: Node, why: str, seconds: float) -> None:
-        """Grant a node nothing more, and let it go when all has arrived, or after a number of seconds."""
+        """Grant a node nothing more, and let it leave when everything has arrived, or after some seconds."""
         assert node.host is not None
         node.going, node.gone_by = why, time.monotonic() + seconds
-        if node.rank or not node.has_begun:  # nothing is to arrive
+        if node.rank or not node.has_begun:  # there is nothing to wait for
             node.gone_by = 0.0
         else:
             self._tell_receiver(node, Dismiss(node.number_there))
-        self._handle(node.name, Note(f"{node.name} on {node.host.machine} is asked to go: {why}"))
+        self._handle(node.name, Note(f"{node.name} on {node.host.machine} is asked to leave: {why}"))
 
     def _lose(self, node: Node, why: str) -> None:
         """Drop the host of a node; its lanes stand still until it has another."""
@@ -400,7 +400,7 @@ class NodesBackend(Owned):
         self._share_evaluation(lost=node)
 
     def _share_evaluation(self, lost: Node | None = None) -> None:
-        """Send evaluators what is to be played, and what one that is lost has not played."""
+        """Send evaluators the parts that are still to be played, those of a lost evaluator included."""
         if self._evaluations is not None:
             if lost is not None:
                 self._evaluations.lose(lost.number)
@@ -416,11 +416,11 @@ class NodesBackend(Owned):
     # -- gateways --------------------------------------------------------------------------------------------------
 
     def _is_placed(self, node: Node) -> bool:
-        """Whether a node, or one of a gateway's, has a host."""
+        """Whether a node, or any node of a gateway, has a host."""
         return any(self._nodes[number].host is not None for number in nodes_of(node))
 
     def _place_gateways(self) -> None:
-        """Start a host for each gateway without one, on the machine of a node that has one; it reserves no core."""
+        """Start a host for each gateway without one, on the machine of one of its nodes; it reserves no core."""
         for gateway in self._gateways:
             if gateway.host is not None or gateway.not_before > time.monotonic():
                 continue
@@ -430,7 +430,7 @@ class NodesBackend(Owned):
                 gateway.take(self._make_host(gateway, places[-1 if gateway.is_of_gateways else 0]))
 
     def _advance_gateway(self, gateway: Gateway) -> None:
-        """Give the host of a gateway that has started its task; deliver its reports, and those of its nodes' hosts.
+        """Send its task to a gateway's host that has started; deliver its reports, and those of its nodes' hosts.
 
         Raises
         ------
@@ -480,7 +480,7 @@ class NodesBackend(Owned):
         """Drop the host of a gateway; its nodes, and the gateways below it, connect to its successor."""
         machine = gateway.lose()
         self._tell_receiver(gateway, GoOnWithout(gateway.number_there))
-        told = f"{gateway.name} on {machine} is lost: {why}\nits {len(gateway.nodes)} nodes connect to another"
+        told = f"{gateway.name} on {machine} is lost: {why}\nits {len(gateway.nodes)} nodes reconnect through another"
         self._handle(gateway.name, Note(told))
         for each in gateway.below:
             if isinstance(each, Gateway):
@@ -498,7 +498,7 @@ class NodesBackend(Owned):
         self._handle(gateway.name, NodesSeen({}, {gateway.number: gateway.status}))
 
     def _take_statuses(self, below: Sequence[Node], statuses: Mapping[int, NodeStatus]) -> None:
-        """Take the statuses of what connects to home or to a gateway, by their numbers there; show them."""
+        """Store and show statuses of nodes or gateways that connect to home or to a gateway, by their numbers there."""
         nodes, gateways = {}, {}
         for place, status in statuses.items():
             each = below[place]
@@ -514,7 +514,7 @@ class NodesBackend(Owned):
             self._handle(RECEIVER, NodesSeen(nodes, gateways))
 
     def _greet(self, node: Node) -> None:
-        """Report that a lost node is there again."""
+        """Report that a lost node is back."""
         if node.is_missed and node.status.is_there and node.host is not None:
             node.is_missed = False
             self._handle(node.name, Note(f"{node.name} is back on {node.host.machine}"))
@@ -523,20 +523,20 @@ class NodesBackend(Owned):
         self._handle(node.name, NodesSeen({node.number: node.status}))
 
     def _is_shown(self, number: int) -> bool:
-        """Whether the status of a node is shown: of a number that may change, only nodes that were there."""
+        """Whether the status of a node is shown; an optional node is shown once it has had a host."""
         return number < self._config.least_nodes or self._nodes[number].incarnation > 0
 
     def _take(self, role: str, report: Report) -> None:
-        """Pass on a report of a role at home; the receiver's statuses of nodes are completed."""
+        """Pass on a report of a role at home, after completing the statuses of nodes in it."""
         if isinstance(report, Listening):
             self._address = report.address
         elif isinstance(report, NodesSeen):
             self._take_statuses(self._nearest, report.statuses)
         elif isinstance(report, Died) and role == RECEIVER:
-            self._handle(role, replace(report, story=f"{report.story}: nodes connect anew"))
+            self._handle(role, replace(report, story=f"{report.story}: nodes reconnect"))
         else:
             self._handle(role, report)
-            if isinstance(report, Died):  # its successor gets what is sent
+            if isinstance(report, Died):  # its successor needs the addresses of the shards
                 for (learner, _), found in self._shards.items():
                     if learner == role:
                         self._local.send(role, found)

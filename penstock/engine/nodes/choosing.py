@@ -1,4 +1,4 @@
-"""Choice of the machines of a cluster that stand for the nodes of a run, and requests for missing ones."""
+"""Choice of the machines of a cluster that serve as the nodes of a run, and requests for missing ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.config import Config
 
-GPU = "GPU"  # Ray's name for them
+GPU = "GPU"  # Ray's name of the resource
 Resources = tuple[str, ...]
 """Resources that a machine must have, by Ray's names."""
 Bundle = dict[str, float]
@@ -87,9 +87,9 @@ class Wanted:
     cores, resources
         Smallest number of cores, and names of resources.
     learns
-        Whether the node has a learner, which takes all free cores, or a GPU; home's are those of the first learner.
+        Whether the node has a learner. It reserves all free cores of its machine, which is never home.
     is_optional
-        Whether the run goes on without the node, which gets a machine after the others, and not home.
+        Whether the run can do without the node, which gets a machine after the others, and never home.
     """
 
     cores: int
@@ -103,7 +103,7 @@ class Wanted:
         return {"CPU": cores, **{name: 1 if name == GPU else SHARE for name in self.resources}}
 
     def fits(self, machine: Machine) -> bool:
-        """Whether a machine may stand for the node: what it requires is there, and free."""
+        """Whether a machine can serve as the node: everything that it requires is there, and free."""
         has_all = machine.free >= self.cores and set(self.resources) <= set(machine.resources) - set(machine.used)
         return has_all and not (self.learns and machine.is_home)
 
@@ -111,7 +111,7 @@ class Wanted:
 def nodes_wanted(config: Config, num_workers: int) -> list[Wanted]:
     """Return the requirements of each node of a run, given its number of rollout workers; those with learners are last.
 
-    Evaluators add a core to the first nodes. A node with a learner requires one core, and takes all of its machine.
+    Evaluators add a core to the first nodes. A node with a learner requires one core, and reserves all free ones.
     """
     lanes = _named(config.nodes, config.num_nodes)
     learners = _named(config.learner_nodes, config.num_learner_nodes)
@@ -145,7 +145,7 @@ def choose(machines: Sequence[Machine], wanted: Sequence[Wanted], taken: Collect
     """
     left = sorted((machine for machine in machines if machine.id not in taken), key=lambda machine: machine.busy > 0)
     chosen: dict[int, Machine] = {}
-    # Where there are too few, required nodes come first, and of them those that require resources, or more cores.
+    # If machines are too few, required nodes come first, then those with more named resources, then more cores.
     order = [(each.is_optional, -len(each.resources), -each.cores) for each in wanted]
     places = sorted(range(len(wanted)), key=order.__getitem__)
     required = [place for place in places if not wanted[place].is_optional]
@@ -163,13 +163,13 @@ def cores_at_home(config: Config, machines: Sequence[Machine]) -> int:
 
 
 def _assign(place: int, offered: Sequence[Machine], wanted: Sequence[Wanted], chosen: dict[int, Machine]) -> None:
-    """Assign a machine to a place, if need be one whose holder can have another: an augmenting path, breadth first."""
+    """Assign a machine to a place, moving holders to other machines if need be: an augmenting path, breadth first."""
     holders = {machine.id: holder for holder, machine in chosen.items()}
     claimed_by: dict[str, int] = {}
     queue, tried = deque([place]), set()
     while queue:
         claimant = queue.popleft()
-        if wanted[claimant] in tried:  # the search for equal requirements has found no machine
+        if wanted[claimant] in tried:  # equal requirements have been searched already
             continue
         tried.add(wanted[claimant])
         for machine in offered:
@@ -189,7 +189,7 @@ def _assign(place: int, offered: Sequence[Machine], wanted: Sequence[Wanted], ch
 
 
 def _named(wanted: int | str | dict[str, int], count: int) -> list[Resources]:
-    """Resources that the user has named for each of `count` nodes."""
+    """Return the resources that the user has named for each of `count` nodes."""
     if isinstance(wanted, dict):
         return [(name,) for name, of_name in wanted.items() for _ in range(of_name)]
     return [()] * count

@@ -1,7 +1,7 @@
-"""The Ray cluster of a run: its machines, and what is reserved on them.
+"""The Ray cluster of a run: its machines, and the reservations on them.
 
 Ray lists machines, starts one host on each (`hosted`), carries commands to hosts and their reports, and reports their
-deaths. Experience and weights go by streams of their own.
+deaths. Experience and weights use separate streams.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ except ImportError:  # a version of Ray without tokens
 
 STORE_NBYTES = 100 * 2**20  # of Ray's object store, which is hardly used
 KNOCK_SECONDS, LOOK_SECONDS = 5.0, 1.0  # for the head's machine to answer: at first, and during a run
-HEAD_SECONDS = 30.0  # for the head itself to answer at first, which may be busy
+HEAD_SECONDS = 30.0  # for the head itself, which may be busy, to answer at first
 GLANCE_SECONDS = 0.25  # for a raylet to answer
 RESERVE_SECONDS = 3.0  # for machines to be reserved, which takes some milliseconds where they are free
-NOT_NICED = {"worker_niceness": 0}  # Ray's default of 15 would starve hosts beside other programs of the machine
+NOT_NICED = {"worker_niceness": 0}  # Ray's default of 15 would starve hosts next to other programs of the machine
 OF_EVERY_NODE = {"CPU", "memory", "object_store_memory"}
 LOOPBACK = "127.0.0.1"
-NODE_LABEL = "ray.io/node-id"  # by which a reservation names its machine
+NODE_LABEL = "ray.io/node-id"  # with which a reservation selects its machine
 
 
 _cluster: Cluster | None = None  # a process has one connection to Ray
@@ -87,7 +87,7 @@ def close_cluster(*, head_is_gone: bool = False) -> None:
 
 
 class Cluster:
-    """The connection to Ray, which is asked nothing while its head does not answer: it would wait, and end the process.
+    """Connection to Ray. While the head does not answer, Ray is not called: it would wait, and then end the process.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ class Cluster:
     Attributes
     ----------
     address, name
-        Address as given, and in words, with that of the head.
+        Address as given, and the cluster in words, with the address of its head.
     num_users
         Number of runs that use the connection.
 
@@ -122,13 +122,13 @@ class Cluster:
         self._home: str = context.get_node_id()
         self._wanted: list[Bundle] = []
         self._reservations = itertools.count(1)
-        self._next_knock = 0.0  # after a knock without an answer
+        self._next_knock = 0.0  # set after an unanswered check of the head
 
     def _connect(self, address: str | None, cores: int, gpus: int | None) -> None:
         quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
         if address is not None and address.startswith("ray://"):
             raise ConfigError(
-                f"address={address!r} is of Ray Client, by which a run cannot reach its nodes: run on a machine "
+                f"address={address!r} is of Ray Client, through which a run cannot reach its nodes: run on a machine "
                 "of the cluster, with the address HOST:PORT of its head, or submit the command: ray job submit"
             )
         try:
@@ -189,7 +189,7 @@ class Cluster:
         Returns
         -------
         list of Place
-            Empty: something is not free any more, or the head node does not answer.
+            Empty if something is no longer free, or the head node does not answer.
         """
         if not self.has_head:
             return []
@@ -213,12 +213,12 @@ class Cluster:
                     remove_placement_group(group)
 
     def draining(self) -> dict[str, float]:
-        """Return the ids of nodes that end soon, as machines of the spot market do, with the seconds they have left."""
+        """Return the ids of nodes that will end soon, such as spot instances, with the seconds they have left."""
         if not self.has_head:
             return {}
         try:
             deadlines: dict[str, int] = ray._private.state.state.get_draining_nodes()
-        except Exception:  # an interface that Ray calls its own
+        except Exception:  # a private interface of Ray
             return {}
         return {name: at / 1_000 - time.time() if at else math.inf for name, at in deadlines.items()}
 
@@ -238,12 +238,12 @@ class Cluster:
         """Return the autoscaler's view of the nodes; empty where this version of Ray has none."""
         try:
             status: Any = get_cluster_status(self._head)
-        except Exception:  # an interface that Ray calls developers' own
+        except Exception:  # a developer API of Ray
             return []
         return [*status.active_nodes, *status.idle_nodes]
 
     def want(self, bundles: list[Bundle]) -> None:
-        """Request room for bundles from an autoscaler, if they have changed; the request replaces the last."""
+        """Request room for bundles from an autoscaler, if they have changed, instead of those requested before."""
         if bundles != self._wanted and self.has_head:
             self._wanted = bundles
             with contextlib.suppress(RayError):
@@ -251,7 +251,7 @@ class Cluster:
 
     @property
     def has_head(self) -> bool:
-        """Whether the head node answers; a knock without an answer counts for the next second, too."""
+        """Whether the head node answers; an unanswered check holds for the next second, too."""
         if time.monotonic() < self._next_knock:
             return False
         with contextlib.suppress(OSError):
@@ -262,7 +262,7 @@ class Cluster:
 
     @property
     def home(self) -> str:
-        """Address of this machine for nodes."""
+        """Address at which nodes reach this machine."""
         return LOOPBACK if self._is_of_this_machine else str(ray.util.get_node_ip_address())
 
     def close(self, *, head_is_gone: bool = False) -> None:
@@ -286,7 +286,7 @@ class Gauges:
         self._lag = Gauge("penstock_policy_lag", "Mean policy lag of recent batches in updates", of_run)
         self._nodes = Gauge("penstock_nodes", "Connected nodes of a run", of_run)
         self._gateways = Gauge("penstock_gateways", "Connected gateways of a run", of_run)
-        self._rate_of_node = Gauge("penstock_node_steps_per_second", "Steps that a node, or gateway, brings", of_node)
+        self._rate_of_node = Gauge("penstock_node_steps_per_second", "Steps per second from a node or gateway", of_node)
         self._lag_of_node = Gauge("penstock_node_policy_lag", "Mean policy lag of a node's last steps", of_node)
 
     def __call__(self, status: Status) -> None:
@@ -305,7 +305,7 @@ class Gauges:
 
 @contextlib.contextmanager
 def simulated(num_nodes: int, cores: int) -> Iterator[str]:
-    """Start a cluster of nodes on this machine, beside a head without cores, for the block; yield its address."""
+    """Run a cluster of nodes on this machine, with a head without cores, within the block; yield its address."""
     from ray.cluster_utils import Cluster as Simulated
 
     logging.getLogger("ray").setLevel(logging.ERROR)
@@ -323,7 +323,7 @@ def simulated(num_nodes: int, cores: int) -> Iterator[str]:
 
 
 def _has_free(name: str, total: float, used: float) -> bool:
-    """Whether a node finds what it requires of a resource: a whole GPU, or a share of a named one."""
+    """Whether enough of a resource is free for a node: a whole GPU, or a share of a named resource."""
     return total - used >= (1 if name == GPU else SHARE)
 
 
@@ -348,7 +348,7 @@ def _knock_at(address: str, timeout: float) -> None:
 def _require_raylet(address: str) -> None:
     """Raise `ConfigError` if no process of Ray here uses the head: `ray.init` would look for half a minute.
 
-    Processes name the head by an address of their own choice, so that ports are compared.
+    Only ports are compared, because processes may name the head by different addresses.
     """
     port = address.rpartition(":")[2]
     if not any(each.endswith(f":{port}") for each in find_gcs_addresses()):
@@ -359,9 +359,9 @@ def _require_raylet(address: str) -> None:
 
 
 def _require_admission(address: str) -> None:
-    """Take the user's token if the head requires one; raise `ConfigError` if it is not that: `ray.init` would not tell.
+    """Use the user's token if the head requires one; raise `ConfigError` if it is wrong, which `ray.init` hides.
 
-    `ray start --head` requires a token wherever it finds one; an address given, Ray itself takes none.
+    `ray start --head` requires a token if it finds one, but `ray.init` with an address does not use it by itself.
     """
     if not _is_admitted(address):
         has_token = tokens.AuthenticationTokenLoader.instance().has_token(ignore_auth_mode=True)
@@ -369,7 +369,7 @@ def _require_admission(address: str) -> None:
             tokens._enable_token_auth()
         if not _is_admitted(address):
             raise ConfigError(
-                f"address={address!r} requires a token of Ray, and this process has none, or another: copy "
+                f"address={address!r} requires a Ray token, and this process has none, or another one: copy "
                 "~/.ray/auth_token from the head node to this machine, and set RAY_AUTH_MODE=token"
             )
 
@@ -413,7 +413,7 @@ def _forget_token() -> None:
 
 
 def _leave_ray() -> None:
-    """Disconnect from Ray without the head node, for which `ray.shutdown` and Ray's error hook wait a minute."""
+    """Disconnect from Ray without its head, for which `ray.shutdown` and Ray's exception hook would wait a minute."""
     worker: Any = ray._private.worker
     sys.excepthook = worker.normal_excepthook
     atexit.unregister(ray.shutdown)
@@ -421,5 +421,5 @@ def _leave_ray() -> None:
 
 
 def _let_ray_print(is_allowed: bool) -> None:
-    """Allow or forbid that Ray prints lines of a dead node's log, which `log_to_driver` does not decide."""
+    """Set whether Ray prints lines of a dead node's log; `log_to_driver` does not control this."""
     ray._private.worker._worker_logs_enabled = is_allowed

@@ -23,7 +23,7 @@ from penstock.ipc.stream import ALIVE_INTERVAL, Kind, OwnDelay, Views, array_vie
 if TYPE_CHECKING:
     from penstock.experience.arena import ExperienceArena
 
-WEIGHTS_INTERVAL = 0.005  # seconds between two versions that nodes are sent: small networks have hundreds a second
+WEIGHTS_INTERVAL = 0.005  # least seconds between versions sent to nodes: small networks publish hundreds a second
 
 
 class Dispatcher(threading.Thread):
@@ -36,7 +36,7 @@ class Dispatcher(threading.Thread):
     lanes
         Lanes of each node.
     takes_turns
-        Whether each batch is one segment of every lane: then a slot is granted with the weights that are newest.
+        Whether each batch is one segment of every lane: then each grant is sent with the newest weights.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Dispatcher(threading.Thread):
         self._bell = arena.rollout_bells[0]
         self._takes_turns = takes_turns
         self._weights, self._version = np.empty(0, np.uint8), -1
-        self._next_version = 0.0  # time from which on newer weights are sent
+        self._next_version = 0.0  # time at which newer weights may be sent
         pool = pool_of(arena)
         self._past = None if pool is None else SentVersions(pool, arena.shape.rounded_nbytes)
         self._is_over = False
@@ -68,16 +68,16 @@ class Dispatcher(threading.Thread):
                     self._delay.observe(now - next_signs if next_signs else 0.0)
                     next_signs = now + ALIVE_INTERVAL
                 if not self.dispatch(with_signs=with_signs):
-                    # After each version another look: learners ring no more often than versions are sent.
+                    # Look again when the next version may be sent: learners do not ring more often than that.
                     wakes = self._next_version if self._next_version > now else next_signs
                     self._bell.wait(seen, max(0.0, wakes - time.monotonic()))
         except Exception as error:
             self.failure = error
 
     def dispatch(self, *, with_signs: bool = False) -> bool:
-        """Send each node what it lacks; return whether slots were granted, so that more may be.
+        """Send each node everything it lacks; return whether slots were granted, as more may then be free.
 
-        Weights are sent before slots, which are filled by acting with them.
+        Weights are sent before the slots that are filled by acting with them.
 
         Parameters
         ----------
@@ -85,12 +85,12 @@ class Dispatcher(threading.Thread):
             Whether nodes are sent a sign of life, too.
         """
         arena, occupancy = self._arena, Occupancy(self._arena.slots)
-        # Grants before weights are read: a learner publishes before it releases slots.
+        # Claim slots before reading weights: a learner publishes before it releases slots.
         granted = [found for lanes in self._lanes if (found := lanes.grant_to(occupancy)) is not None]
         now = time.monotonic()
         if arena.weights.version != self._version and (self._takes_turns or now >= self._next_version):
             self._next_version = now + WEIGHTS_INTERVAL
-            self._weights = np.empty(arena.weights.size, np.uint8)  # links may still be sending the last
+            self._weights = np.empty(arena.weights.size, np.uint8)  # links may still be sending the previous array
             self._version = arena.weights.read_into(self._weights)
             self._weights = rounded(self._weights, arena.shape.rounded_nbytes)
         version, control = self._version, arena.control[list(CONTROLS)].tobytes()

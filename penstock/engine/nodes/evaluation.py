@@ -1,6 +1,6 @@
 """Evaluators on nodes: each plays a part of the episodes, and home decides which weights are the best.
 
-All play the weights that home had at the request, which travel with it, through the nodes' hosts.
+All play the weights that home had at the request. The request carries them, through the nodes' hosts.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class EvaluatePart(Evaluate):
     Attributes
     ----------
     turn
-        1, or 2 where the first episodes have reached the target and fresh ones decide.
+        1, or 2 if the first episodes have reached the target and fresh ones decide.
     games
-        Numbers of the environments of this part, of those of an evaluation.
+        Numbers of this part's environments among those of the evaluation.
     weights, best
-        Weights to play with, and best weights so far of each policy where they are opponents.
+        Each policy's weights to play with, and its best weights so far if these are opponents.
     meta
         Metadata with the running statistics of the environment's wrappers.
     seconds
@@ -74,7 +74,7 @@ class NodeEvaluatorRole(EvaluatorRole):
     Attributes
     ----------
     games
-        Numbers of the environments that are made with the role; others are made where another's part is played.
+        Numbers of the environments that are made with the role; others are made to play another evaluator's part.
     """
 
     games: range = range(0)
@@ -108,8 +108,8 @@ class NodeEvaluator(Evaluator):
 class EvaluationShares:
     """Home's end of the evaluators: shares evaluations among them, and keeps and writes the best weights.
 
-    It is in the supervisor's process. A part of an evaluation is played by the evaluator of its number, or by another
-    while that one is lost.
+    Used in the supervisor's process. Each part of an evaluation is played by the evaluator with its number, or by
+    another while that one is lost.
 
     Parameters
     ----------
@@ -130,14 +130,14 @@ class EvaluationShares:
         self.count = config.num_evaluators
         self._parts = parts_of(range(lanes), min(lanes, self.count))
         self._open: set[range] = set()  # parts that are not played yet
-        self._sent_to: dict[range, int] = {}  # nodes that have them
+        self._sent_to: dict[range, int] = {}  # number of the node that plays each part
         self._played: dict[range, PartEvaluated] = {}
-        self._command = EvaluatePart(0, math.inf, ())  # the last
+        self._command = EvaluatePart(0, math.inf, ())  # the latest
         self._deadline = math.inf
 
     @property
     def remark(self) -> str:
-        """Text for the user where an evaluator has nothing to play; empty: each has a part."""
+        """Warning that some evaluators have nothing to play; empty if each has a part."""
         episodes, lanes = self._spec.algorithms[0].config.eval_episodes, len(self._parts)
         if lanes == self.count:
             return ""
@@ -151,7 +151,7 @@ class EvaluationShares:
         return NodeEvaluatorRole(**vars(self._spec), games=self._parts[node % len(self._parts)])
 
     def command(self, evaluate: Evaluate) -> None:
-        """Take a command, which replaces one that is under way; its stores stay at home."""
+        """Divide an evaluation, which replaces the one under way, among evaluators; checkpoint stores stay at home."""
         self._scores.begin(evaluate)
         weights = tuple((each.weights.payload.tobytes(), each.weights.version) for each in self._scores.policies)
         best = tuple(map(block_of, self._arenas)) if self._against_best else ()
@@ -159,7 +159,7 @@ class EvaluationShares:
         self._divide(EvaluatePart(evaluate.number, math.inf, (), weights=weights, best=best, meta=meta))
 
     def send(self, nodes: Sequence[Node]) -> None:
-        """Send parts that no evaluator has to the hosts of nodes that are there."""
+        """Send the parts that no evaluator has to the hosts of present nodes."""
         there = {node.number: node.host for node in nodes[: self.count] if node.host is not None and node.has_begun}
         for number, part in enumerate(self._parts):
             if not there or part not in self._open or part in self._sent_to:
@@ -171,10 +171,10 @@ class EvaluationShares:
 
     def lose(self, node: int) -> None:
         """Take back the parts that the evaluator of a node has not played."""
-        self._sent_to = {part: its for part, its in self._sent_to.items() if its != node}
+        self._sent_to = {part: holder for part, holder in self._sent_to.items() if holder != node}
 
     def completed(self, report: PartEvaluated) -> Evaluated | None:
-        """Take the result of a part; return that of the evaluation, None while parts are missing."""
+        """Store the result of a part; return that of the whole evaluation, None while parts are missing."""
         is_last = (report.number, report.turn) == (self._command.number, self._command.turn)
         if not is_last or report.games not in self._open:
             return None
@@ -189,7 +189,7 @@ class EvaluationShares:
         return evaluated
 
     def _divide(self, command: EvaluatePart) -> None:
-        """Have all parts played."""
+        """Set the command, and mark all its parts as not played."""
         self._command, self._open = command, set(self._parts)
         self._sent_to.clear()
         self._played.clear()

@@ -1,12 +1,12 @@
 """The host of a gateway: a Ray actor that runs its roles, and asks the hosts of its nodes for their reports.
 
-Gateways are ends of the tree between home and its nodes, each a node to the end above and home to those below it.
+Gateways form a tree between home and its nodes. Each acts as a node towards the end above, and as home towards those
+below.
 A gateway has an arena with the lanes of its nodes, a receiver and senders (`tasks.relay_roles`). Slots that home grants
-become free there, are granted to nodes, arrive full, and are sent on, several nodes' segments as one block. The
-receiving thread of a sender publishes weights in the gateway's arena, whose dispatcher sends them to its nodes.
+become free there, are granted to nodes, arrive full, and are forwarded, segments of several nodes as one block. The
+receiving thread of a sender publishes weights in the gateway's arena, and its dispatcher sends them to its nodes.
 
-Home asks a gateway as it asks a node. The answer holds those of the gateway's nodes, so that home has an answer of each
-gateway to read, however many nodes there are.
+Home asks a gateway for reports as it asks a node. The answer includes those of the gateway's nodes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from penstock.engine.nodes.hosted import Asked, poll_answers
 from penstock.ipc.stream import FRESH_SECONDS, OwnDelay
 from penstock.runs.status import NodeStatus
 
-LOOK_SECONDS = 0.1  # between two looks at the hosts of its nodes
+LOOK_SECONDS = 0.1  # between two polls of the hosts of its nodes
 SHOW_SECONDS = 2.5  # between two statuses of all nodes
 
 
@@ -33,7 +33,7 @@ class GatewayHost(NodeHost):
         self.begin_watching()
 
     def begin_watching(self) -> None:
-        """Forget all nodes."""
+        """Begin without nodes; `watch` adds them."""
         self._hosts: dict[int, tuple[int, Asked]] = {}  # with their incarnations, by the node's number here
         self._answers: list[tuple[int, int, HostReports]] = []
         self._statuses: dict[int, NodeStatus] = {}
@@ -43,7 +43,7 @@ class GatewayHost(NodeHost):
         self._looked_at = self._next_show = 0.0
 
     def watch(self, number: int, incarnation: int, actor: Any, gathers: float) -> None:
-        """Ask the host of a node, which has its task, from now on."""
+        """Ask the host of a node, which has its task, for reports from now on."""
         self._hosts[number] = incarnation, Asked(actor, gathers)
 
     def gather(self, seconds: float) -> HostReports:
@@ -60,8 +60,8 @@ class GatewayHost(NodeHost):
         self._looked_at = now
         poll_answers(host for _, host in self._hosts.values())
         for number, (incarnation, host) in list(self._hosts.items()):
-            began = self._bytes_at.get(number)  # no bytes show yet that its machine is there
-            is_connected = began is None or now - began < FRESH_SECONDS
+            bytes_at = self._bytes_at.get(number)  # None: no bytes have shown yet that its machine is alive
+            is_connected = bytes_at is None or now - bytes_at < FRESH_SECONDS
             try:
                 answer = host.answer(is_connected=is_connected, delay=self._delay.seconds)
             except NodeLost as lost:
@@ -82,7 +82,7 @@ class GatewayHost(NodeHost):
         self._statuses = report.statuses
 
     def _news(self) -> dict[int, NodeStatus]:
-        """Return the statuses of all nodes at intervals, in between of those whose state has changed."""
+        """Return the statuses of all nodes at intervals, and in between only those whose state has changed."""
         if is_due := time.monotonic() >= self._next_show:
             self._next_show = time.monotonic() + SHOW_SECONDS
         news = {

@@ -1,7 +1,7 @@
 """The host: a node's part of the run, which runs the roles of a task from home in processes of this machine.
 
-A Ray actor that uses nothing of Ray. Its roles are forked by a launcher, over an arena of the node, and end with the
-host's process.
+It is a Ray actor, but its code does not use Ray. Its roles are forked by a launcher, share the node's arena, and end
+with the host's process.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from penstock.runs.status import NodeStatus
 
 GATHER_SECONDS, MOST_GATHER_SECONDS = 0.5, 2.5  # for which reports are gathered before an answer
 ANSWERS_PER_SECOND = 200  # of all hosts of a run: with many nodes each gathers for longer
-FORGOTTEN_SECONDS = 60.0  # without a request from home, before a first connection to it
+FORGOTTEN_SECONDS = 60.0  # without a request from home, before the first connection to it
 SEVERED_SECONDS = 10.0  # the same after a broken connection: home has given the node up by then
 HOST = "host"
 
@@ -83,7 +83,7 @@ class HostReports:
     failure
         Reason why the node is lost; empty: it is not.
     going
-        Reason why the node must go; empty: it stays.
+        Reason why the node must leave; empty: it stays.
     below
         Of a gateway: answers of its nodes' hosts, each with the node's number there and its incarnation.
     seen
@@ -104,7 +104,7 @@ def gather_seconds(num_nodes: int) -> float:
 
 
 def packages_of(env: EnvSpec) -> list[str]:
-    """Return the packages that home and nodes must have in the same version, with those of an environment's module."""
+    """Return the packages that need equal versions at home and on nodes, those of an environment's module included."""
     module = env.module.partition(".")[0]
     own = importlib.metadata.packages_distributions().get(module, ()) if module else ()
     return list(dict.fromkeys((*COMPARED, *own)))
@@ -118,8 +118,8 @@ class NodeHost:
         self._backend: LocalBackend | None = None
         self._reports: list[tuple[str, Report]] = []
         self._failure = self._going = ""
-        self._has_failed = False  # whether the reports have a failure of a role
-        signal.signal(signal.SIGTERM, self._be_ended)  # after the launcher was started, which is ended by home
+        self._has_failed = False  # whether the reports include the failure of a role
+        signal.signal(signal.SIGTERM, self._be_ended)  # after the start of the launcher, which only home ends
         self._tied: set[str] = set()
         self._patience = FORGOTTEN_SECONDS
         self._asked_at = time.monotonic()
@@ -175,7 +175,7 @@ class NodeHost:
 
     def pids(self) -> dict[str, int]:
         """Return process ids of the roles, by name."""
-        backend = self._backend  # which a thread reads, too
+        backend = self._backend  # read once: another thread may replace it
         return backend.pids if backend is not None else {}
 
     def cpu(self) -> tuple[float, dict[str, float]]:
@@ -189,7 +189,7 @@ class NodeHost:
             self._backend.close(patience)
 
     def _be_ended(self, signum: int, frame: object) -> None:
-        """Ask home to let the node go; a second signal ends the host."""
+        """Ask home to let the node leave; a second signal ends the host."""
         if self._going:
             os._exit(1)
         self._going = f"its host got {signal.Signals(signum).name}"
@@ -208,7 +208,7 @@ class NodeHost:
     def _is_connected(self) -> bool:
         """Whether all roles with a connection to home are alive: they end with their connection."""
         pids = [pid for name, pid in self.pids().items() if name in self._tied]
-        # Exit codes of ended roles ("Z") are collected at the next request from home.
+        # Ended roles remain as zombies ("Z") until the next request from home.
         return bool(pids) and all(stat_fields(pid)[:1] not in ([], ["Z"]) for pid in pids)
 
     def _pump(self, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""Hosts of a cluster as home, or a gateway, holds them: actors of Ray that are asked for their reports."""
+"""Handles of hosts, at home or at a gateway: Ray actors that are asked for their reports."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def poll_answers(hosts: Iterable[Asked]) -> None:
 
 
 class Asked:
-    """A host that is asked for its reports, over and over: by home, or by a gateway.
+    """A host that home, or a gateway, asks for its reports again and again.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class Asked:
         return not self.has_answered and time.monotonic() - self._asked_at > HOST_SILENCE + self._gathers + delay
 
     def answer(self, *, is_connected: bool, delay: float) -> HostReports | None:
-        """Return the host's answer, and request the next; None: not yet, or it has begun.
+        """Return the host's answer, and request the next; None: there is none yet, or only that of `begin`.
 
         Parameters
         ----------
@@ -95,7 +95,7 @@ class Asked:
         try:
             return ray.get(answer, timeout=patience)
         except GetTimeoutError:
-            raise NodeLost(f"no host began there in {patience:.0f} s: other programs may use its cores") from None
+            raise NodeLost(f"no host has started there in {patience:.0f} s: other programs may use its cores") from None
         except RayError as error:
             raise NodeLost(briefly(error)) from error
 
@@ -116,7 +116,7 @@ class Hosted(Asked):
     cores
         Number of reserved cores that the host takes.
     resources
-        Resources of the machine; a GPU is reserved for the host.
+        Named resources that the host takes: a whole GPU, a share of any other.
     name
         Name of the host in Ray's lists.
     packages
@@ -162,11 +162,11 @@ class Hosted(Asked):
         return found
 
     def is_begun(self) -> bool:
-        """Whether the host has started, or done its last command; raises `NodeLost` if that takes too long."""
+        """Whether the host has started, or finished its last command; raises `NodeLost` if that takes too long."""
         if self.has_answered:
             return True
         if time.monotonic() - self._asked_at > BEGIN_SECONDS:
-            raise NodeLost(f"no host began there in {BEGIN_SECONDS:.0f} s")
+            raise NodeLost(f"no host has started there in {BEGIN_SECONDS:.0f} s")
         return False
 
     def begin(self, task: bytes) -> None:
@@ -180,12 +180,12 @@ class Hosted(Asked):
         self._await(self._actor.wait_for_gateway.remote(WAIT_SECONDS))
 
     def watch(self, number: int, incarnation: int, host: Hosted) -> None:
-        """Have a gateway ask the host of one of its nodes; raises `NodeLost` if that could not begin its task.
+        """Have this gateway ask a host of its nodes for reports; raises `NodeLost` if that host could not begin.
 
         Parameters
         ----------
         number, incarnation
-            Number of the node there, and incarnation of its host.
+            Number of the node at the gateway, and incarnation of its host.
         host
             The host, which has answered.
         """
@@ -220,6 +220,6 @@ class Hosted(Asked):
 
 
 def briefly(error: BaseException) -> str:
-    """Last line of an error of Ray, without its advice."""
+    """Return the last line of a Ray error, without its advice."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1].partition(" Some common causes")[0] if lines else type(error).__name__

@@ -1,4 +1,4 @@
-"""Connection of a run to a cluster: the part of the cluster that the run gets, and the end of the connection."""
+"""Connection of a run to a cluster: settings that fit the cluster, and the end of the connection."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from penstock.engine.nodes.cluster import Cluster
     from penstock.runs.status import Status
 
-LOOK_SECONDS = 1.0  # between two looks for the first node, or for free ones
-FREE_SECONDS = 5.0  # for what a run has reserved to be free after its end
-MOST_WORKERS = 16  # default of a node
+LOOK_SECONDS = 1.0  # between two checks for the first node, or for free ones
+FREE_SECONDS = 5.0  # for the reservations of an ended run to become free
+MOST_WORKERS = 16  # largest default of a node
 
 
 def on_cluster(algorithm: type[Algorithm], config: Config) -> Config:
@@ -38,7 +38,7 @@ def on_cluster(algorithm: type[Algorithm], config: Config) -> Config:
         The algorithm's experience cannot travel between nodes, Ray is not installed, there is no such cluster, or the
         cluster has too few nodes or cores.
     """
-    from penstock.engine.nodes.transport import transport_class  # imports every data path, of no use to other backends
+    from penstock.engine.nodes.transport import transport_class  # imports every data path: of no use to others
 
     transport = transport_class(data_path(algorithm, config))
     if isinstance(transport, str):
@@ -68,7 +68,7 @@ def address_of_home(config: Config) -> str | None:
 
 
 def gauges_on(config: Config) -> Callable[[Status], None] | None:
-    """Return what shows a run among Ray's own metrics; None: it is on no cluster, or on one started for it."""
+    """Return the function that adds a run to Ray's own metrics; None: no cluster, or one started for the run."""
     if config.backend != "ray" or config.address is None:
         return None
     from penstock.engine.nodes import cluster
@@ -88,7 +88,7 @@ def cores_of_nodes_here(config: Config) -> int:
 def settle(config: Config, cluster: Cluster) -> Config:
     """Return the config with numbers of nodes and of rollout workers per node that fit the cluster.
 
-    Waits until a cluster that grows has one node that steps lanes, or the least number where that is a setting.
+    Waits until a cluster that grows has a machine for one node with lanes, or for the least number that is set.
 
     Raises
     ------
@@ -107,9 +107,9 @@ def settle(config: Config, cluster: Cluster) -> Config:
         cores = f" with {config.num_workers} cores, for num_workers={config.num_workers}" if config.num_workers else ""
         if config.evaluator == "node":
             first = "first" if config.num_evaluators == 1 else f"first {config.num_evaluators}"
-            cores += f'{"," if cores else ""} the {first} with a core more, for evaluator="node"'
+            cores += f'{"," if cores else ""} the {first} with one core more, for evaluator="node"'
         there = ", ".join(f"{machine}{_in_words(machine.resources)}" for machine in machines) or "none"
-        there += "; home has the first learner, and no other node's" if config.num_learner_nodes else ""
+        there += "; home has the first learner, and cannot have another node's" if config.num_learner_nodes else ""
         raise ConfigError(
             f"{_asking(config)} {required} nodes{cores}; the cluster {cluster.name} has {there}: ask "
             "for fewer nodes or workers, or start Ray on more machines (ray start --address=HEAD:6379)"
@@ -122,7 +122,7 @@ def settle(config: Config, cluster: Cluster) -> Config:
 
 
 def _free(config: Config, cluster: Cluster) -> list[Machine]:
-    """Return the machines of a cluster; after some seconds at most if other runs have reserved what is asked for."""
+    """Return the machines of a cluster; first wait some seconds for what other runs have reserved to become free."""
     end = time.monotonic() + FREE_SECONDS
     while True:
         machines = cluster.machines()
@@ -153,7 +153,7 @@ def _all_nodes(config: Config, cluster: Cluster, machines: Sequence[Machine]) ->
 
 
 def _wait_for_first(config: Config, cluster: Cluster) -> dict[int, Machine]:
-    """Request the nodes of a run, and wait for the first that step lanes; return the machines of all that are there."""
+    """Request the nodes of a run, and wait for the first that step lanes; return the machines of all present ones."""
     wanted = nodes_wanted(config, config.num_workers or 1)
     least = config.least_nodes if config.least_nodes < config.num_nodes else 1
     is_announced = False
@@ -165,7 +165,7 @@ def _wait_for_first(config: Config, cluster: Cluster) -> dict[int, Machine]:
         cluster.want(bundles)
         if not is_announced:
             asked = in_words(missing(bundles, chosen))
-            print(f"waiting for the cluster {cluster.name} to grow: {asked} asked for", file=sys.stderr, flush=True)
+            print(f"waiting for the cluster {cluster.name} to grow; requested: {asked}", file=sys.stderr, flush=True)
             is_announced = True
         time.sleep(LOOK_SECONDS)
 

@@ -1,8 +1,8 @@
 """Lanes at home that mirror those of a node: slots that are granted, and experience that arrives.
 
-Where steps travel instead of segments, home admits them before they are taken, as it admits those of lanes at home: the
-rate limiter counts granted steps. Steps that were granted to a lost node and not taken are granted to its successor
-without being counted again.
+Where steps are sent instead of segments, home admits them before they are taken, like those of lanes at home: the rate
+limiter counts granted steps. Steps that were granted to a lost node and not taken are granted to its successor without
+being counted again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from penstock.engine.nodes.transport import SegmentTransport
 
 NO_SLOTS = np.empty(0, np.int64)
-QUIET_SECONDS = 1.0  # without steps of a dismissed node, after which all have arrived
+QUIET_SECONDS = 1.0  # without steps of a dismissed node, after which it counts as having sent all
 
 
 class NodeLanes:
@@ -81,12 +81,12 @@ class NodeLanes:
         self.is_waited_for, self._is_closed = True, False
         self._counts: Counter[str] = Counter()  # of earlier connections
         self._is_dismissed, self._arrived_at = False, 0.0
-        arena.give_up(node)  # of a receiver that has died
+        arena.give_up(node)  # slots that a dead receiver has granted
 
     # -- connections -----------------------------------------------------------------------------------------------
 
     def welcome(self, link: Link) -> bool:
-        """Replace the connection; False if the one before is of the same host, or of a later one."""
+        """Replace the connection; False if the present one is from the same host, or from a later one."""
         with self._lock:
             before = self._link
             if self._is_closed or (before is not None and before.incarnation >= link.incarnation):
@@ -153,14 +153,14 @@ class NodeLanes:
         )  # fmt: skip
 
     def seen(self) -> dict[str, Any]:
-        """Return steps that have arrived, and policy lags of the last of them, by the names of `NodeStatus`."""
+        """Return steps that have arrived, and policy lags of the latest of them, by the names of `NodeStatus`."""
         slots = self._slots
         return {"steps": slots.steps, "policy_lag": slots.lag, "policy_lag_max": slots.largest_lag}
 
     # -- slots -----------------------------------------------------------------------------------------------------
 
     def grant_to(self, occupancy: Occupancy) -> tuple[Link, np.ndarray] | None:
-        """Claim slots for the node; return its link with their numbers on the node, None if it takes none yet."""
+        """Claim slots for the node; return its link with their numbers on the node, None if its link is not clear."""
         link = self._link
         if link is None or not link.is_clear:
             return None
@@ -172,20 +172,20 @@ class NodeLanes:
     def grant(self, occupancy: Occupancy) -> np.ndarray:
         """Claim slots for the node's lanes, at most one per lane; return their numbers on the node, int64 ``[K]``.
 
-        A granted slot is filled even if the learner is busy by then. So while waiting segments and those that lanes
-        are writing reach `busy_backlog`, a lane is granted its next slot only when it has filled the one before; while
-        the waiting ones alone reach it, only when none of its own waits.
+        A granted slot is filled even if the learner has become busy. So once the segments that wait or are being
+        written reach `busy_backlog`, a lane is granted its next slot only after it has filled the previous one; once
+        the waiting segments alone reach it, only if none of its own waits.
         """
         if not occupancy.num_free:
             return NO_SLOTS
         return self._slots.grant(occupancy, busy_backlog(self.arena, self._slots.segment_time), time.monotonic_ns())
 
     def receive_any(self, stream: Stream, frame: Frame, blocks: BlockCounter) -> Generator[None, None, Rung]:
-        """Receive results of games, or what `receive` takes; yields and returns as `receive`."""
+        """Receive results of games, or a frame for `receive`; yields and returns as `receive`."""
         if frame.kind is not Kind.RESULTS:
             return self.receive(stream, frame, blocks)
         if self._past is None:
-            raise StreamError("results of games came, where none play against past versions")
+            raise StreamError("results of games came, but no games play against past versions")
         return receive_results(self._past, self._games, stream, frame)
 
     def receive(self, stream: Stream, frame: Frame, blocks: BlockCounter) -> Generator[None, None, Rung]:
@@ -229,7 +229,7 @@ class StepNodeLanes(NodeLanes):
         self._most = steps_ahead(self.num_lanes)
         self._counting = threading.Lock()  # one thread grants, another receives counts of taken steps
         self._open = arena.open_steps[workers.start : workers.start + 1]
-        self._spare = int(self._open[0])  # admitted and granted to no node; at first those of a dead receiver
+        self._spare = int(self._open[0])  # admitted, but granted to no node; at first those of a dead receiver
         self._granted = self._taken = 0  # on the present connection
         self._steps, self._lag = 0, 0.0
         self._inbox = self._make_inbox()
@@ -245,7 +245,7 @@ class StepNodeLanes(NodeLanes):
         return np.zeros(count, np.int64)
 
     def receive(self, stream: Stream, frame: Frame, blocks: BlockCounter) -> Generator[None, None, Rung]:
-        """Receive steps and write them, or the number of steps that were taken; yields and returns as the base."""
+        """Receive and write steps, or receive the number of taken steps; yields and returns as in `NodeLanes`."""
         if frame.kind is Kind.TAKEN:
             with self._counting:
                 taken, self._taken = frame.number - self._taken, frame.number
@@ -256,7 +256,7 @@ class StepNodeLanes(NodeLanes):
             return (self.bell,)
         of_each = sum(math.prod(field.shape) * np.dtype(field.dtype).itemsize for field in self._fields.values())
         if frame.nbytes != (right := frame.count * of_each):
-            raise StreamError(f"{frame.count} steps came with {frame.nbytes} bytes, where {right} are right")
+            raise StreamError(f"{frame.count} steps came with {frame.nbytes} bytes, expected {right}")
         calls: Rows = {name: np.empty((frame.count, *field.shape), field.dtype) for name, field in self._fields.items()}
         yield from stream.arriving(array_views(*calls.values()))
         if blocks.accepts(frame):
@@ -271,7 +271,7 @@ class StepNodeLanes(NodeLanes):
         self._lag = float(self.arena.weights.version - frame.version)
 
     def seen(self) -> dict[str, Any]:
-        """As in the base."""
+        """Return the number of steps that have arrived, and the policy lag of the last of them."""
         return {"steps": self._steps, "policy_lag": self._lag, "policy_lag_max": self._lag}
 
     def _is_quiet(self) -> bool:
@@ -334,13 +334,13 @@ class StepPool:
         self._arena.learner_bell.ring()
 
     def take_back(self, count: int) -> None:
-        """Record that lent steps are not taken by the node."""
+        """Record that the node will not take lent steps."""
         with self._lock:
             self._lent -= count
 
 
 class RelayedStepLanes(StepNodeLanes):
-    """Lanes of a node whose steps a gateway sends on, or keeps; the pool is shared by all nodes of the gateway."""
+    """Lanes of a node whose steps a gateway forwards, or keeps; the pool is shared by all nodes of the gateway."""
 
     def __init__(
         self, pool: StepPool, node: int, workers: range, arena: ExperienceArena, transport: Any, takes_turns: bool

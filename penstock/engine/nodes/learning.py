@@ -1,4 +1,4 @@
-"""A learner of a group on a node of its own: it follows calls by the group's board instead of the run's arena."""
+"""A learner of a group on a node of its own: it reads calls from the group's board instead of home's arena."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class HomeLost(RuntimeError):
 
 
 class NodeRank(Follower):
-    """A learner beside the first, which ends when home is lost; parameters are those of `Follower`."""
+    """A further learner of a group, which ends when home is lost; parameters are those of `Follower`."""
 
     def __init__(self, learner: RankLearner, spec: GroupSpec, rank: int, arena: ExperienceArena) -> None:
         super().__init__(learner, spec, rank, arena)
@@ -91,7 +91,7 @@ class BoardFollower(threading.Thread):
 
 @contextlib.contextmanager
 def _home_is_there() -> Iterator[None]:
-    """Raise `HomeLost` for torch's errors of connections."""
+    """Replace torch's connection errors by `HomeLost`."""
     try:
         yield
     except DistError as error:

@@ -49,9 +49,9 @@ class Link:
     version, control
         Version of the weights, and control words, that were sent last.
     places, odds
-        Number of the past version that was sent last for each place of the pool, and odds.
+        Number of the past version sent last for each place of the pool, and odds sent last.
     failure
-        Error that ended the connection, other than its end; None: there is none.
+        Error that ended the connection, other than its loss; None: there is none.
     """
 
     def __init__(
@@ -122,9 +122,9 @@ class Link:
         return memoryview(Frame(kind, blocks.run, blocks.incarnation, epoch, version, number, count, nbytes).packed())
 
     def send(self, views: Views) -> None:
-        """Send bytes now, or later those that the connection does not take; `is_clear` was true before."""
+        """Send bytes; the poller sends those that the connection does not take at once. Requires `is_clear`."""
         with self._lock:
-            if self._is_over:  # since the dispatcher looked
+            if self._is_over:  # since the dispatcher checked
                 return
             self._sent_at = time.monotonic()
             self._unsent = views
@@ -157,7 +157,7 @@ class Link:
             return bells
 
     def end_if_silent(self, now: float) -> None:
-        """End the connection of a node that sends, or takes, nothing for `SILENCE` seconds before `now`."""
+        """End the connection of a node that has sent, or taken, nothing in the `SILENCE` seconds before `now`."""
         with self._lock:
             if now - self._received_at > SILENCE or (self._unsent and now - self._sent_at > SILENCE):
                 self._end()
@@ -170,8 +170,8 @@ class Link:
             if frame.kind in (Kind.BLOCK, Kind.TAKEN, Kind.RESULTS):
                 bells = yield from receive(self._stream, frame, self._blocks)
             elif frame.kind is not Kind.ALIVE:
-                raise StreamError(f"a node has sent a frame {frame.kind.name}, which it never does")
-            yield bells  # other nodes have their turn
+                raise StreamError(f"a node has sent an unexpected frame: {frame.kind.name}")
+            yield bells  # let other nodes have their turn
 
     def _send_unsent(self) -> None:
         if self._is_over:

@@ -13,7 +13,7 @@ from typing import Any
 from penstock.ipc.stream import SILENCE, Frame, Stream, welcome
 
 ACCEPT_PAUSE = 0.1  # seconds after a connection could not be accepted
-MOST_UNPROVEN = 64  # connections at a time without a proof of the token; a further one ends any of them
+MOST_UNPROVEN = 64  # connections at a time without a proof of the token; a further one ends a random one
 
 Admit = Callable[[Stream, Frame, dict[str, Any]], None]
 
@@ -71,14 +71,14 @@ class Listener:
         while not self._is_over:
             try:
                 connection, _ = self._listener.accept()
-            except OSError as error:  # too many open files, or no memory: until some are free, others wait
+            except OSError as error:  # too many open files, or no memory: connections wait until some are free
                 if not has_failed:
                     self._refuse(f"{error.strerror}; connections wait until they can be accepted")
                 has_failed = True
                 time.sleep(ACCEPT_PAUSE)
                 continue
             has_failed = False
-            strangers = list(self._unproven)  # of which idle ones keep no node out
+            strangers = list(self._unproven)  # idle strangers must not keep nodes out
             if len(strangers) >= MOST_UNPROVEN and self._unproven.pop(stranger := secrets.choice(strangers), 0.0):
                 _wake(stranger)
             self._unproven[connection] = time.monotonic() + SILENCE

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from penstock.engine.nodes.choosing import Machine, Place
     from penstock.engine.nodes.hosted import Hosted
 
-RECONNECT_SECONDS = 1.0  # after the loss of its connection in which a node may report the cause
-RATE_SECONDS = 5.0  # last seconds, of which rates are shown
+RECONNECT_SECONDS = 1.0  # for a node that has lost its connection to report the cause
+RATE_SECONDS = 5.0  # over which rates are averaged
 LONGEST_BACK_OFF = 10.0  # seconds before a node whose hosts never connect is tried again
 
 
@@ -33,7 +33,7 @@ class Node:
     rank
         Rank of its learner; 0: the node steps lanes.
     place
-        Reserved machine; it stays reserved while the node has no host, until another is.
+        Reserved machine; while the node has no host, it stays reserved until another one is.
     host
         Present host; None: the node's lanes stand still.
     has_begun
@@ -47,13 +47,13 @@ class Node:
     faults, not_before
         Number of losses, and time (monotonic seconds) before which no host is started.
     going, gone_by
-        Reason why it was asked to go, empty if it was not, and deadline (monotonic seconds) of what it delivers.
+        Reason why it was asked to leave, empty if it was not, and deadline (monotonic seconds) of its deliveries.
     gateway, number_there
-        Gateway that it connects to, and its number there, or at home; None: it connects to home.
+        Gateway that it connects to, None for home, and its number there.
     is_missed
-        Whether it has been reported as lost, and not as back.
+        Whether it was reported as lost, and not yet as back.
     is_watched, waits_for_gateway
-        Whether its gateway asks its host for reports, and whether the host waits for another one.
+        Whether its gateway asks its host for reports, and whether the host waits for another gateway.
     status
         Status that is shown.
     seen
@@ -96,7 +96,7 @@ class Node:
         self.tries += 1
 
     def lose(self) -> Machine:
-        """Kill the host; return its machine. A node that was asked to go has no fault."""
+        """Kill the host; return its machine. Leaving on request does not count as a fault."""
         assert self.host is not None
         self.host.kill()
         machine, self.host = self.host.machine, None
@@ -106,7 +106,7 @@ class Node:
         return machine
 
     def wait_for_gateway(self) -> None:
-        """Have the host, whose gateway is lost, wait for another: what it had not delivered is lost."""
+        """Record that the host, whose gateway is lost, waits for another; undelivered experience is lost."""
         self.has_begun, self.is_watched, self.waits_for_gateway = False, False, True
         self.incarnation += 1
         self.status = replace(self.status, is_there=False)
@@ -149,7 +149,7 @@ class Gateway(Node):
     below
         Nodes, or gateways, that connect to it.
     address
-        Address at which it listens; None: it does not.
+        Address at which it listens; None: it does not listen yet.
     """
 
     nodes: range = range(0)
@@ -168,7 +168,7 @@ class Gateway(Node):
 
     @property
     def num_there(self) -> int:
-        """Nodes below it that are connected."""
+        """Number of connected nodes below it."""
         return sum(each.num_there if isinstance(each, Gateway) else each.status.is_there for each in self.below)
 
     def lose(self) -> Machine:
@@ -194,7 +194,7 @@ def gateways_between(levels: Sequence[Sequence[range]], nodes: Sequence[Node]) -
     levels
         Numbers of the nodes of each gateway, by `levels_of`.
     nodes
-        Nodes that step lanes, whose gateways are set.
+        Nodes that step lanes; their gateways are set.
     """
     made: list[list[Gateway]] = []
     for level in levels:

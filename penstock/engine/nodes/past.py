@@ -1,7 +1,7 @@
 """Past versions on their way to nodes, and results of games against them on their way home.
 
 Both go over the connection of their policy. A version is sent once, when it enters the pool, and before the odds by
-which it is drawn. On a node it waits until no game there plays against the version in its place.
+which it is drawn. On a node it waits until no game there plays against the version that it replaces.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class SentVersions:
         self._versions = [(-1, np.empty(0, np.uint8)) for _ in pool.places]  # number and weights in each place
 
     def read(self) -> None:
-        """Read the pool once for all nodes: odds before the versions that they are of."""
+        """Read the pool once for all nodes: odds before the versions that they refer to."""
         self._odds = self._pool.odds.copy()
         fence()
         for place, block in enumerate(self._pool.places):
             if block.version != self._versions[place][0]:
-                weights = np.empty(block.size, np.uint8)  # links may still be sending the last
+                weights = np.empty(block.size, np.uint8)  # links may still be sending the previous array
                 number = block.read_into(weights)
                 self._versions[place] = number, rounded(weights, self._rounded_nbytes)
 
@@ -85,7 +85,7 @@ class HeldVersions:
         of_version, found = frame.kind is Kind.VERSION, np.empty(frame.nbytes, np.uint8)
         size = self._pool.places[0].size - self._rounded_nbytes // 2 if of_version else self._odds.nbytes
         if frame.nbytes != size or not 0 <= frame.number < len(self._odds):
-            raise StreamError(f"{frame.nbytes} bytes of {frame.kind.name} came, where {size} are right")
+            raise StreamError(f"a frame {frame.kind.name} came with {frame.nbytes} bytes, expected {size}")
         stream.receive_into([found.data])
         with self._lock:
             self._has_news = True
@@ -97,12 +97,12 @@ class HeldVersions:
     def update(self) -> bool:
         """Put waiting versions into places that are free, and report results; return whether the pool has changed.
 
-        While no version that home draws from is there, games draw from all others that are.
+        While no version that home draws from has arrived, games draw from all others that have.
         """
         with self._lock:
             has_changed, self._has_news = self._has_news and self._settle(), False
             while free := [place for place in self._waiting if self._pool.is_free(place)]:
-                self._report()  # results against the versions that lie there
+                self._report()  # results against the versions that are replaced
                 for place in free:
                     number, weights = self._waiting.pop(place)
                     self._pool.places[place].publish(weights, number)
@@ -113,7 +113,7 @@ class HeldVersions:
         return has_changed
 
     def _settle(self) -> bool:
-        """Set the odds, none of places for which versions wait; return True."""
+        """Set the odds, 0 for places that a version waits for; return True."""
         is_there = [place.version >= 0 and n not in self._waiting for n, place in enumerate(self._pool.places)]
         odds = np.where(is_there, self._odds, 0.0)
         if self._odds.any() and not odds.any():
@@ -123,7 +123,7 @@ class HeldVersions:
         return True
 
     def _report(self) -> None:
-        """Send the results since the last report, with the numbers of the versions that they are against."""
+        """Send the results since the last report, with the numbers of the versions played against."""
         now = self._pool.results.copy()
         new = now - self._reported
         games = new.any((1, 2)).nonzero()[0]
@@ -134,17 +134,17 @@ class HeldVersions:
 
 
 def receive_results(pool: Pool, games: range, stream: Stream, frame: Frame) -> Generator[None, None, None]:
-    """Receive results of a node's `games`, and add those against versions that have their places still.
+    """Receive results of a node's `games`, and add those against versions that still have their places.
 
     Yields while bytes are missing.
     """
     shape = pool.results.shape[1:]
     if frame.nbytes != (right := 8 * (len(pool.places) + frame.count * (1 + math.prod(shape)))):
-        raise StreamError(f"{frame.count} results came with {frame.nbytes} bytes, where {right} are right")
+        raise StreamError(f"{frame.count} results came with {frame.nbytes} bytes, expected {right}")
     numbers, which = np.empty(len(pool.places), np.int64), np.empty(frame.count, np.int64)
     new = np.empty((frame.count, *shape), np.int64)
     yield from stream.arriving(array_views(numbers, which, new))
     if len(which) and not 0 <= which.min() <= which.max() < len(games):
-        raise StreamError(f"results are of games {which.tolist()}, where a node has {len(games)}")
+        raise StreamError(f"results are of games {which.tolist()}, but a node has {len(games)}")
     new[:, numbers != [place.version for place in pool.places]] = 0
     pool.results[games.start + which] += new

@@ -1,4 +1,4 @@
-"""Placement of the nodes of a run: machines that are reserved, hosts that are started there, machines that are left."""
+"""Placement of the nodes of a run: machines are reserved, hosts are started there, machines are given back."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 PLACE_INTERVAL = 1.0  # seconds between two searches for machines for nodes without one
 LATE_INTERVAL = 15.0  # seconds between two searches for machines that joined late
-START_SECONDS = 10.0  # for the nodes that a run needs to have a machine when it begins
+START_SECONDS = 10.0  # for the nodes that a run needs to get machines when it begins
 LEAVE_SECONDS = 15.0  # for a node that is asked to go to deliver what it was granted
-DRAIN_MARGIN = 2.0  # seconds before the end of a machine by which its node has gone
+DRAIN_MARGIN = 2.0  # seconds before the end of a machine by which its node must have left
 
 
 class Placement:
     """Finds a machine for each node of a run, and another where one is lost.
 
-    Of a number of nodes that may change, each has a reservation of its own, which is given back when it goes.
+    If their number may change, each node has a reservation of its own, which is given back when it leaves.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class Placement:
 
     @property
     def _num_missing(self) -> int:
-        """Number of nodes with lanes that are missing of the least."""
+        """Number of nodes with lanes that are missing from the least number; below 0 if there are more."""
         return self._config.least_nodes - sum(node.host is not None for node in self._nodes if not node.rank)
 
     def place(self) -> None:
@@ -127,7 +127,7 @@ class Placement:
         node.take(self._make_host(node, place))
 
     def _request_missing(self) -> None:
-        """Request machines for nodes without one of a cluster that grows."""
+        """Request machines for nodes without one, if the cluster grows."""
         there = {node.number: node.host.machine for node in self._nodes if node.host is not None}
         if self._grows and (len(there) < len(self._nodes) or self.requested):
             bundles = bundles_of([node.wanted for node in self._nodes], there)
@@ -135,7 +135,7 @@ class Placement:
             self.requested = in_words(missing(bundles, there))
 
     def look_for_late(self) -> None:
-        """Report machines that have joined the cluster since the run began, and stand for no node of it."""
+        """Report machines that have joined the cluster since the run began, and serve no node of it."""
         if (now := time.monotonic()) < self._next_look_for_late:
             return
         self._next_look_for_late = now + LATE_INTERVAL
@@ -164,7 +164,7 @@ class Placement:
         self._left.add(node.host.machine.id)
 
     def without(self, node: Node) -> str:
-        """Give back the machine of a node without host, unless the node returns there; return in words what follows."""
+        """Give back the machine of a node without host, unless it returns there; return the consequence in words."""
         left = node.place is not None and node.place.machine.id in self._left
         is_spare = self._is_elastic and not node.rank and self._num_missing <= 0
         if self._is_elastic and not node.rank and (left or is_spare) and node.place is not None:
@@ -172,13 +172,13 @@ class Placement:
             self._reserved.remove(node.place)
             node.place = None
         if node.rank:
-            return f"rank-{node.rank} is missing until it is back"
+            return f"rank-{node.rank} is left out until it is back"
         if not is_spare:
             return "its lanes stand still until it is back"
         num_there = sum(each.host is not None for each in self._nodes)
         return f"the run goes on with {num_there} of {self._config.nodes_asked} nodes"
 
     def release(self) -> None:
-        """Give back all machines, and what was requested."""
+        """Give back all machines, and withdraw the request for more."""
         self._connection.release(self._reserved)
         self._connection.want([])

@@ -57,7 +57,7 @@ class Poller(threading.Thread):
         self._epoll.modify(link.fileno(), select.EPOLLIN | (select.EPOLLOUT if sends else 0))
 
     def remove(self, link: Served) -> None:
-        """Serve a connection that is about to be closed no longer."""
+        """Stop serving a connection that is about to be closed."""
         if self._links.pop(link.fileno(), None) is not None:
             self._epoll.unregister(link.fileno())
 

@@ -1,7 +1,7 @@
-"""The receiver: a role at home in the place of rollout workers, which accepts and watches the connections of nodes.
+"""The receiver: a role at home, instead of rollout workers, that accepts and watches the connections of nodes.
 
 Each node has a connection per policy (`Link`). A thread (`Poller`) writes received experience where lanes at home would
-write it, so that a learner reads both in the same way. Another for each policy sends (`Dispatcher`).
+write it, so that a learner reads both in the same way. One more thread for each policy sends (`Dispatcher`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 RECEIVER = "receiver"
 REPORT_INTERVAL = 0.5  # seconds
-SUMMED = ("steps", "nbytes", "weights_nbytes", "stale", "doubled", "missing")  # over policies, of a node's status
+SUMMED = ("steps", "nbytes", "weights_nbytes", "stale", "doubled", "missing")  # over policies, in a node's status
 
 
 @dataclass(frozen=True)
@@ -98,17 +98,17 @@ class Receiver:
 
     def __init__(self, spec: ReceiverRole, arena: ExperienceArena, report: Tell) -> None:
         self._arena = arena
-        # Rung for commands alone; while a node is lost, another bell, which the learner rings when it releases slots.
+        # Rung only by commands; while a node is lost, a bell that the learner rings when it releases slots.
         self.bell = arena.policy_bells[0]
         self._spec = spec
         self._report = report
-        # Arenas of lanes that are not learned from lie behind the policies' own; nothing of them travels.
+        # Arenas of lanes that are not learned from follow the policies' own; their experience is not sent.
         by_policy = zip(arena.policies, spec.transports, spec.takes_turns, strict=False)
         self._lanes = [self._lanes_of(*each) for each in by_policy]  # by policy and node
         for node in spec.missing:
             self._go_on_without(node)
         for of_policy in arena.policies:
-            of_policy.announce_anew()  # full slots that a receiver before this one has not announced
+            of_policy.announce_anew()  # full slots that an earlier receiver has not announced
         self._poller = Poller()
         dispatchers = [Dispatcher(*each) for each in zip(arena.policies, self._lanes, spec.takes_turns, strict=False)]
         self._serving: list[Poller | Dispatcher] = [*dispatchers, self._poller]
@@ -172,7 +172,7 @@ class Receiver:
 
 
 def _status_of(lanes: Sequence[NodeLanes]) -> NodeStatus:
-    """Status of a node: sums over its lanes of each policy, and the largest policy lags."""
+    """Return the status of a node: sums over policies, and the largest policy lags."""
     found = [each.status() for each in lanes]
     if len(found) == 1:
         return found[0]

@@ -1,8 +1,8 @@
-"""The sender: a role on a node in the learner's place, which sends home full segments, or steps from an outbox.
+"""The sender: a role on a node, instead of a learner, that sends full segments, or steps from an outbox, to home.
 
-The slots of a node's arena mirror those of its lanes at home. A slot is free on the node once it was granted, which
-means that the same slot at home is reserved. So every segment sent has a place, and a node's lanes wait for the learner
-by the same rules as lanes at home.
+The slots of a node's arena mirror those of its lanes at home. A slot becomes free on the node when it is granted, that
+is, when the same slot at home is reserved. So every segment that is sent has a place, and a node's lanes wait for the
+learner by the same rules as lanes at home.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Sender:
     path
         Data path of the policy on the node.
     relays
-        Whether the lanes are those of a gateway's nodes, whose dispatcher waits for weights.
+        Whether the lanes are those of a gateway's nodes; then new weights wake the gateway's dispatcher.
     """
 
     def __init__(self, arena: ExperienceArena, home: Home, path: DataPath, relays: bool = False) -> None:
@@ -166,7 +166,7 @@ class Sender:
         arena = self._arena
         if frame.kind is Kind.WEIGHTS:
             if frame.nbytes != weights.nbytes:
-                raise StreamError(f"weights of {frame.nbytes} bytes came, where the network has {weights.nbytes}")
+                raise StreamError(f"weights came with {frame.nbytes} bytes, expected {weights.nbytes}")
             self._stream.receive_into([weights.data])
             arena.weights.publish(widened(weights, arena.shape.rounded_nbytes), frame.version)
             if self._relays:
@@ -184,7 +184,7 @@ class Sender:
         elif frame.kind is Kind.ALIVE:
             self._stream.allow(frame.number / 1_000)
         else:
-            raise StreamError(f"home has sent a frame {frame.kind.name}, which it never does")
+            raise StreamError(f"home has sent an unexpected frame: {frame.kind.name}")
 
     def _apply_grant(self, numbers: np.ndarray) -> None:
         self._arena.release(numbers)
@@ -199,7 +199,7 @@ class StepSender(Sender):
         super().__init__(arena, home, path, relays)
 
     def _send_new(self) -> bool:
-        taken = self._granted - len(self._arena.full)  # before calls are read: no more than there is room for
+        taken = self._granted - len(self._arena.full)  # before calls are read: never more than there is room for
         calls = self._outbox.take()
         if taken > self._reported_taken:
             self._reported_taken = taken
@@ -212,7 +212,7 @@ class StepSender(Sender):
     def _apply_grant(self, numbers: np.ndarray) -> None:
         arena = self._arena
         arena.full.push_many(numbers)
-        self._granted += len(numbers)  # after they are there: none counts as taken that is not
+        self._granted += len(numbers)  # after the push, so that no step counts as taken too early
         arena.release(np.arange(arena.shape.num_slots))  # the first time
 
 

@@ -27,7 +27,7 @@ SHARD = "shard"
 
 @dataclass(frozen=True)
 class ShardRole(LeavesNothing):
-    """Role of a gateway that serves a policy's shard. Its successor serves the same rows, which other roles hold, too.
+    """Role of a gateway that serves a policy's shard. Other roles hold the rows, too, for its successor.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class Shard:
         report(Listening(self._listener.address))
 
     def poll(self) -> bool:
-        """Report refused connections, and raise what has ended one; return False."""
+        """Report refused connections, and raise the error that has ended one; return False."""
         for why in self._listener.refusals():
             self._report(Note(f"warning: a connection to a shard was refused: {why}"))
         if self._failure is not None:
@@ -122,13 +122,13 @@ class Shard:
             self._streams.discard(stream)
 
     def _answer(self, stream: Stream, frame: Frame, room: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Set priorities, and send rows with their masses: none while there is nothing to draw.
+        """Set priorities, and send rows with their masses; no rows while there is nothing to draw.
 
         Rows are gathered in the arrays of `room`, or in larger ones that are returned in their place. A frame that is
         no request of this replay ends the connection; the learner makes another.
         """
         if frame.kind is not Kind.DRAW:
-            raise StreamError(f"home has sent a frame {frame.kind.name}, which it never does")
+            raise StreamError(f"home has sent an unexpected frame: {frame.kind.name}")
         if frame.nbytes != (expected := 8 + 16 * frame.number):
             found = f"one with {frame.number} new priorities is {expected} bytes long, found {frame.nbytes}"
             raise StreamError(f"home has sent a damaged request: {found}")

@@ -31,7 +31,7 @@ STREAMS_OF_A_HOST = 1_000  # incarnations of rollout workers reserved for each h
 
 
 class AnnouncedWeights(SharedWeights):
-    """A learner's end of the weights block that wakes the receiver, to send nodes new versions.
+    """A learner's end of the weights block, which also wakes the receiver to send nodes new versions.
 
     Parameters
     ----------
@@ -111,12 +111,12 @@ class Tasks:
     def of_gateway(
         self, home: Home, ip: str, nodes: Sequence[range], missing: Collection[int], shard: int | None
     ) -> bytes:
-        """Return the pickled task of the host of a gateway, whose roles are those of a node and of home.
+        """Return the pickled task of the host of a gateway, which has roles of a node and of home.
 
         Parameters
         ----------
         home
-            Where its senders connect.
+            Address that its senders connect to, and identity of the gateway there.
         ip
             Address of its machine, at which its receiver listens.
         nodes
@@ -124,7 +124,7 @@ class Tasks:
         missing
             Those among them that it does not wait for.
         shard
-            Number of its shard, where the replay lies in shards; None: gateways connect to it.
+            Number of its shard, if replay is kept in shards; None: gateways connect to it.
         """
         first, end = nodes[0].start, nodes[-1].stop
         of_policies = (self._shape, *self._shape.others)
@@ -164,7 +164,7 @@ def relay_roles(
     home: Home, ip: str, workers: Sequence[range], transports: Sequence[SegmentTransport],
     takes_turns: tuple[bool, ...], missing: Collection[int] = (),
 ) -> list[RoleSpec]:  # fmt: skip
-    """Return the roles of a gateway: those of a node to `home`, and those of home to its nodes.
+    """Return the roles of a gateway: a node's towards `home`, and home's towards the gateway's nodes.
 
     Parameters
     ----------

@@ -50,7 +50,7 @@ class SegmentTransport:
         return False
 
     def to_node(self) -> Self:
-        """Return the form of the transport for a node: a path without memory of home."""
+        """Return the form of the transport for a node: a path without home's memory."""
         return self
 
     def path_on_node(self, arena: ExperienceArena, relays: bool = False) -> DataPath:
@@ -94,7 +94,7 @@ class StepTransport(SegmentTransport):
 
     @property
     def is_sharded(self) -> bool:
-        """As in the base."""
+        """Whether steps stay at gateways below this end, in shards of the replay."""
         return self.stays_below or isinstance(self.path.replay.buffer, ShardedBuffer)
 
     def to_node(self) -> Self:
@@ -103,9 +103,9 @@ class StepTransport(SegmentTransport):
         return replace(self, path=there, stays_below=self.is_sharded)
 
     def path_on_node(self, arena: ExperienceArena, relays: bool = False) -> DataPath:
-        """Return the data path with an outbox in the buffer's place.
+        """Return the data path with an outbox instead of the buffer.
 
-        Beside the steps granted ahead there is room for one of each lane that is reported as taken and not yet written.
+        Besides the steps granted ahead there is room for one per lane that is reported as taken and not yet written.
         A gateway's has twice the room: steps are reported as taken before they arrive from the nodes.
         """
         shape = arena.shape
@@ -116,7 +116,7 @@ class StepTransport(SegmentTransport):
         return path
 
     def relaying(self, path: DataPath, shard: ReplayBuffer | None = None) -> SegmentTransport:
-        """As in the base; the receiver writes steps into the gateway's outbox, or into its shard."""
+        """Return the form for a gateway's receiver, which writes steps into the gateway's outbox, or into its shard."""
         there: Any = path
         if shard is not None:
             there = replace(there, replay=replace(there.replay, buffer=shard))
@@ -160,22 +160,22 @@ class SequenceTransport(StepTransport):
         return calls
 
     def fields(self, shape: RunShape) -> dict[str, Field]:
-        """Return the fields of one step; the signals of transitions are no fields here."""
+        """Return the fields of one step, without the signals of transitions."""
         with_values = self.path.replay.first_priorities is not None
         return sequence_fields(shape.observation, shape.action, shape.state_size, with_values=with_values)
 
 
 TRANSPORTS: dict[type[DataPath], type[SegmentTransport] | str] = {
-    DataPath: "its experience has no way between machines yet",
+    DataPath: "its experience cannot be sent between machines yet",
     SegmentPath: SegmentTransport,
     GradientPath: "its rollout workers learn on parameters that all of them share in the memory of one machine",
     MixturePath: StoredSegmentTransport,
     ReplayPath: StepTransport,
     HindsightPath: HindsightTransport,
     SequencePath: SequenceTransport,
-    ActingPath: SegmentTransport,  # of lanes that bring none
+    ActingPath: SegmentTransport,  # of lanes that deliver no experience
 }
-"""Transport of each data path, or the reason why lanes on other nodes cannot bring its experience."""
+"""Transport of each data path, or the reason why lanes on other nodes cannot deliver its experience."""
 
 OF_FEATURES = {path: place for feature in FEATURES for path, place in feature.transports.items()}
 """Places of transports, by the places of data paths."""
@@ -201,5 +201,5 @@ def transport_of(path: DataPath) -> SegmentTransport:
 
 
 def steps_ahead(num_lanes: int) -> int:
-    """Return the largest number of granted steps that a node has not taken: two of each of its lanes."""
+    """Return the largest number of granted steps that a node has not taken: two per lane."""
     return 2 * num_lanes
