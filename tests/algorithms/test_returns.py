@@ -349,7 +349,7 @@ def test_results_carry_no_gradient_and_leave_their_inputs_alone():
 
 def test_shapes_that_do_not_belong_together_are_named():
     segment, log_ratio = random_segment(6, 3, seed=7)
-    with pytest.raises(ValueError, match=r"value has shape \(6, 3\) but reward \(6, 3\).*one row more"):
+    with pytest.raises(ValueError, match=r"value has shape \(6, 3\) but reward \(6, 3\).*one more row"):
         gae(**{**segment, "value": segment["value"][:-1]}, gamma=0.9, lambda_=0.9)
     with pytest.raises(ValueError, match=r"log_ratio has shape \(5, 3\)"):
         vtrace(**segment, log_ratio=log_ratio[:-1], gamma=0.9)

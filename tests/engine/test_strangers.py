@@ -144,7 +144,7 @@ def test_a_store_keeps_what_torch_asks_of_it(board):
     assert (store.add("n", 2), other.add("n", 3), other.get("n")) == (2, 5, b"5")
     assert other.compare_set("c", "", "x") == b"x" and store.compare_set("c", "y", "z") == b"x"
     assert store.num_keys() == 3 and store.delete_key("c") and not store.delete_key("c")
-    with pytest.raises(DistStoreError, match="have not come"):
+    with pytest.raises(DistStoreError, match="were not set on the board"):
         other.wait(["b"], timedelta(seconds=0.05))
     board.close()
     with pytest.raises(DistNetworkError):
