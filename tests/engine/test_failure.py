@@ -377,7 +377,8 @@ class NeverEnds(Counting):
 def test_an_evaluation_that_does_not_end_keeps_no_run_from_its_end_and_costs_nothing(
     hangs_for_ever, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(evaluations, "LEAST_GRACE", 5.0)  # in which the evaluator begins, on busy cores too
+    # In which the evaluator begins, on busy cores too; what hangs is waited for twice as long.
+    monkeypatch.setattr(evaluations, "LEAST_GRACE", 6.0 if hangs_for_ever else 12.0)
     monkeypatch.setattr(hangs, "HANG_SECONDS", 0.3)
     run_dir, saved_before = tmp_path / "run", []
 
