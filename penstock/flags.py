@@ -242,7 +242,8 @@ def own_documents(owner: type) -> dict[str, str]:
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
             match after:
                 case ast.Expr(value=ast.Constant(value=str(text))):
-                    documents[statement.target.id] = inspect.cleandoc(text)
+                    paragraphs = re.split(r"\n\s*\n", text)
+                    documents[statement.target.id] = "\n\n".join(" ".join(each.split()) for each in paragraphs)
     return documents
 
 
