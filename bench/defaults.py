@@ -69,11 +69,12 @@ TASKS = {
 }
 
 
-def kind_of(task: str) -> str:
-    """Return the kind of a task's actions, "discrete" or "continuous"."""
+def spaces_of(task: str) -> tuple[str, bool]:
+    """Return the kind of a task's actions, "discrete" or "continuous", and whether the peer reads its observations."""
     env = gym.make(task)
     try:
-        return "discrete" if isinstance(env.action_space, gym.spaces.Discrete) else "continuous"
+        kind = "discrete" if isinstance(env.action_space, gym.spaces.Discrete) else "continuous"
+        return kind, not isinstance(env.observation_space, gym.spaces.Tuple)
     finally:
         env.close()
 
@@ -82,7 +83,7 @@ def trainings(tasks: list[str], algorithms: list[str]) -> dict[str, Training]:
     """Return the trainings of all algorithms that can play each task, by "TASK NAME"."""
     found = {}
     for task in tasks:
-        kind = kind_of(task)
+        kind, is_for_peer = spaces_of(task)
         for name in algorithms:
             algorithm = load_algorithm(name)
             if kind not in algorithm.actions:
@@ -91,7 +92,7 @@ def trainings(tasks: list[str], algorithms: list[str]) -> dict[str, Training]:
                 "total_steps": TASKS[task].replayed if issubclass(algorithm, ReplayAlgorithm) else TASKS[task].fresh,
                 "env_kwargs": TASKS[task].env_kwargs,
             }
-            found[f"{task} {name}"] = Training(name, task, 3, settings, name if name in PEERS else None)
+            found[f"{task} {name}"] = Training(name, task, 3, settings, name if is_for_peer and name in PEERS else None)
     return found
 
 
