@@ -125,8 +125,11 @@ class Sender:
             # Two scans, since one may have begun before. Waits are short, so that signals are handled.
             while self._scans < scans + 2 and time.monotonic() < deadline and self._thread.is_alive():
                 self._wake.wait(0.1)
-            self._is_urgent = False
             is_done = self._scans >= scans + 2
+        if not is_done:  # the thread's list may be older than the last checkpoint
+            with suppress(OSError):  # a file was replaced meanwhile
+                self._due = sorted(self._scan(), key=lambda part: part.order)
+        self._is_urgent = False
         return () if is_done else tuple(part.name for part in self._due) or ("a scan of the run is not finished",)
 
     def close(self) -> None:

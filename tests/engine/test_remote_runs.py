@@ -156,8 +156,12 @@ def test_what_is_not_sent_at_the_end_is_named_with_an_exit_code_of_its_own(serve
         "train", *SMALL, "--run-dir", "s3://bucket/lost", "--total-steps", "1000000000", "--eval-interval", "0",
         "--send-seconds", "1",
     )  # fmt: skip
-    wait_until(lambda: Path("runs/lost/metrics.jsonl").exists() or process.poll() is not None)
+    metrics = Path("runs/lost/metrics.jsonl")
+    wait_until(lambda: metrics.exists() or process.poll() is not None)
     server.kill()
+    size = metrics.stat().st_size
+    # With further steps, the last checkpoint is one that was not sent before.
+    wait_until(lambda: metrics.stat().st_size > size or process.poll() is not None)
     process.terminate()
     text, _ = process.communicate(timeout=200)
     server.start()

@@ -129,4 +129,4 @@ def test_a_search_is_interrupted_goes_on_and_is_shown(space, tmp_path, capsys, m
     config = parse_config(load_algorithm(name).Config, flags, prog="penstock train")
     assert config.learning_rate == written["trials"][written["best"]]["settings"]["learning_rate"]
     assert main([*search, "2", "--gamma", "0.9"]) == 2
-    assert "gamma is 0.99 there, and 0.9 here" in capsys.readouterr().err
+    assert "gamma is 0.99 there, but 0.9 here" in capsys.readouterr().err

@@ -162,7 +162,7 @@ def test_runs_use_both_nodes_and_a_killed_node_costs_none_of_them(cluster, tmp_p
         said = process.communicate(timeout=BEGUN)[0]
     assert process.returncode == 0 and said.strip().endswith("2 done"), said
     assert {*re.findall(r"on node (\w+)", said)} == {"left", "right"}
-    assert f"{lost.name}: its node was lost" in said and f"{lost.name}: goes on" in said
+    assert f"{lost.name}: its node was lost" in said and f"{lost.name}: resumes" in said
     found = {run.directory.path.name: run for run in find_runs([tmp_path / "runs"])}
     assert [found[run.name].state for run in runs] == ["done", "done"]
     (again,) = found[lost.name].directory.info["resumed"]
