@@ -133,12 +133,13 @@ def main() -> None:
     parser.add_argument("--history", type=Path, default=HISTORY)
     parser.add_argument("--table", action="store_true")
     given = parser.parse_args()
-    history, chosen = RunsFile(given.history), trainings(given.tasks, given.algorithms)
+    history = RunsFile(given.history)
     if not given.table:
-        measure(chosen, given.seeds, given.sb3, history, peer_only=given.peer_only)
+        measure(trainings(given.tasks, given.algorithms), given.seeds, given.sb3, history, peer_only=given.peer_only)
     print(describe())
     best = "; ".join(f"{task} {TASKS[task].best}" for task in given.tasks)
     print(f"Lowest / median of the seeds' mean returns; best: {best}.")
+    chosen = {f"{task} {name}" for task in given.tasks for name in given.algorithms}
     print(table([record for record in history.runs if record["training"] in chosen]))
 
 
