@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 
+from penstock import Trainer
 from penstock.algorithms.appo import APPO
+from penstock.algorithms.dqn import DQN
 from penstock.algorithms.ppo import PPO
+from penstock.algorithms.pqn import PQN
 from penstock.engine.contracts import LearnerState
 from penstock.engine.messages import Save, Saved, SetWeights, Stop, WeightsSet
 from penstock.experience.arena import READER, Control
@@ -255,3 +258,18 @@ def test_an_unknown_command_is_named():
     with pytest.raises(ValueError, match=r"the learner takes no command Stop \(legal: Save or SetWeights or Copy"):
         learner.handle(Stop())
     run.close()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "settings", "remark"),
+    [
+        (PQN, {"segment_length": 16, "batch_size": 64, "reward_scale": 1e4}, "use reward_scale=0.0001 in a new run"),
+        (DQN, {"noisy": True, "exploration": 0.5, "learning_starts": 128}, "noisy=True: no action is drawn at random"),
+    ],
+    ids=["segments", "replay"],
+)
+def test_remarks_of_an_algorithm_are_shown_once(algorithm, settings, remark, tmp_path):
+    small = {"env": "CartPole-v1", "backend": "serial", "num_workers": 1, "num_envs_per_worker": 4}
+    with Trainer(algorithm, **small, **settings, eval_interval=0, total_steps=512, run_dir=str(tmp_path / "r")) as run:
+        run.train(quiet=True)
+    assert (tmp_path / "r" / "log.txt").read_text().count(remark) == 1

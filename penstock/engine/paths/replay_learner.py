@@ -281,8 +281,6 @@ class ReplayLearner(Learner):
             self._skip(str(problem))
             return {}
         self._updated()
-        while self._algorithm.remarks:
-            self._report(Note(self._algorithm.remarks.pop(0)))
         if self._config.normalize_observations:
             self._model.update_observation_statistics(*batch.observed)
         if self._is_prioritized:

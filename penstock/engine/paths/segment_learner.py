@@ -257,8 +257,6 @@ class SegmentLearner(Learner):
         self._apply_settings()
         has_steps = bool(batch.learn.any())
         metrics = self.learn(batch) if has_steps else {}
-        while self._algorithm.remarks:
-            self._report(Note(self._algorithm.remarks.pop(0)))
         self._count(batch)
         self._publish()
         if self._algorithm.synchronous:

@@ -345,7 +345,9 @@ class Learner:
             self._weights.publish(self._version, self._steps)
 
     def _queue_report(self, metrics: dict[str, Tensor]) -> None:
-        """Report the metrics of an update, now or with a later one."""
+        """Report the algorithm's remarks now, and the metrics of an update now or with a later one."""
+        while self._algorithm.remarks:
+            self._report(Note(self._algorithm.remarks.pop(0)))
         # An update that does not change the policy reports no metrics of it: the last ones are kept.
         self._metrics, self._has_queued_report = {**self._metrics, **metrics}, True
         if not self._uses_clock or time.monotonic() >= self._next_report or self._has_reached_goal:
