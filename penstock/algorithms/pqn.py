@@ -14,7 +14,7 @@ from penstock.algorithms.arithmetic.optimizers import RAdam
 from penstock.algorithms.arithmetic.returns import lambda_return
 from penstock.algorithms.arithmetic.td import linear_schedule, max_q_value
 from penstock.algorithms.bases.algorithm import Metrics, Request
-from penstock.algorithms.bases.q_learning import RewardWatch
+from penstock.algorithms.bases.q_losses import RewardWatch
 from penstock.algorithms.bases.segment import SegmentAlgorithm
 from penstock.config import (
     NETWORK,

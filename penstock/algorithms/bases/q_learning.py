@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Literal
@@ -20,6 +20,7 @@ from penstock.algorithms.bases.q_losses import (
     UPDATES_BETWEEN_LOOKS,
     DistributionalLoss,
     QLoss,
+    RewardWatch,
     SequenceLoss,
     SupportWatch,
     bonus_of,
@@ -42,8 +43,6 @@ from penstock.experience.layout import Column
 from penstock.nn import PolicyNetwork, QNetwork, ResNetShape
 from penstock.nn.memory import state_size_of
 from penstock.nn.noisy import draw_noise
-
-USUAL_REWARDS = 0.01, 100.0  # magnitudes from which the default settings learn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -413,41 +412,3 @@ class QLearning(ReplayAlgorithm):
         choice of the next actions, and the target network's pass.
         """
         return draw_noise(self.target.noise_size, self.generator) if self.config.noisy else None
-
-
-class RewardWatch:
-    """Makes one remark if the size of the rewards learned from lies outside `USUAL_REWARDS`.
-
-    Parameters
-    ----------
-    remark
-        Called with the remark, which names a fitting ``reward_scale``.
-    can_normalize
-        Whether ``normalize_returns`` is legal, too.
-    """
-
-    def __init__(self, remark: Callable[[str], object], *, can_normalize: bool) -> None:
-        self._remark: Callable[[str], object] | None = remark
-        self._other = "; or normalize_returns=True" if can_normalize else ""
-
-    def see(self, reward: Tensor) -> None:
-        """Check a batch's nonzero rewards.
-
-        Parameters
-        ----------
-        reward
-            Rewards, scaled and clipped for learning, float32 ``[...]``.
-        """
-        if self._remark is None:
-            return
-        is_paid = reward != 0.0
-        size = (reward.square().sum() / is_paid.sum().clamp(min=1)).sqrt().item()
-        low, high = USUAL_REWARDS
-        if size == 0.0 or low <= size <= high:
-            return
-        scale = float(f"{1.0 / size:.1g}")
-        self._remark(
-            f"nonzero rewards, as learned from, have a root mean square of {size:.4g}, but settings are for "
-            f"{low:g} to {high:g}: values may not be learned; use reward_scale={scale:g} in a new run{self._other}"
-        )
-        self._remark = None

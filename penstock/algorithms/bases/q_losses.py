@@ -31,6 +31,7 @@ from penstock.nn.return_distributions import ReturnDistribution, midpoints
 
 TD_LOSSES = {"squared": half_squared, "huber": huber}
 UPDATES_BETWEEN_LOOKS = 100
+USUAL_REWARDS = 0.01, 100.0  # magnitudes from which the default settings learn
 WORTH_A_REMARK = 0.01  # share of the targets
 
 
@@ -276,3 +277,41 @@ class SupportWatch:
             f"{share:.0%} of the targets lie outside the support, v_min={low:g} to v_max={high:g}, and are cut off: "
             f"rewards, summed over n_step, range from {rewards}; {advice}, or lower reward_scale or gamma"
         )
+
+
+class RewardWatch:
+    """Makes one remark if the size of the rewards learned from lies outside `USUAL_REWARDS`.
+
+    Parameters
+    ----------
+    remark
+        Called with the remark, which names a fitting ``reward_scale``.
+    can_normalize
+        Whether ``normalize_returns`` is legal, too.
+    """
+
+    def __init__(self, remark: Callable[[str], object], *, can_normalize: bool) -> None:
+        self._remark: Callable[[str], object] | None = remark
+        self._other = "; or normalize_returns=True" if can_normalize else ""
+
+    def see(self, reward: Tensor) -> None:
+        """Check a batch's nonzero rewards.
+
+        Parameters
+        ----------
+        reward
+            Rewards, scaled and clipped for learning, float32 ``[...]``.
+        """
+        if self._remark is None:
+            return
+        is_paid = reward != 0.0
+        size = (reward.square().sum() / is_paid.sum().clamp(min=1)).sqrt().item()
+        low, high = USUAL_REWARDS
+        if size == 0.0 or low <= size <= high:
+            return
+        scale = float(f"{1.0 / size:.1g}")
+        self._remark(
+            f"nonzero rewards, as learned from, have a root mean square of {size:.4g}, but settings are for "
+            f"{low:g} to {high:g}: values may not be learned; use reward_scale={scale:g} in a new run{self._other}"
+        )
+        self._remark = None
