@@ -253,7 +253,7 @@ def most_used_flags() -> dict[str, str]:
     documents = {"env": documents.pop("env"), _PRESET: _PRESET_HELP, **documents}
     end = re.compile(r"; |\.\s+(?=[A-Z])|, or a function")
     clauses = {name: end.split(text, maxsplit=1)[0] for name, text in documents.items()}
-    return {name.replace("_", "-"): " ".join(clause.split()).rstrip("., ") for name, clause in clauses.items()}
+    return {name.replace("_", "-"): clause.rstrip("., ") for name, clause in clauses.items()}
 
 
 def _groups(

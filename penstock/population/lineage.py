@@ -34,13 +34,13 @@ class Lineage:
     """
 
     def __init__(self, log: LinesLog, names: Sequence[str]) -> None:
-        self._log, self._path, self._names = log, log.path, tuple(names)
+        self._log, self._names = log, tuple(names)
         self._count = 0
 
     @property
     def count(self) -> int:
         """Number of lines in the file, 0 if it was lost with its directory; without a file, number of events."""
-        return self._count if self._path is None or self._path.exists() else 0
+        return self._count if self._log.path is None or self._log.path.exists() else 0
 
     def start(self, member: int, settings: Mapping[str, float]) -> None:
         """Record the initial settings of a member."""
@@ -66,15 +66,15 @@ class Lineage:
             Settings of each policy after these lines; empty without a file.
         """
         self._count = count
-        if self._path is None or not self._path.is_file():
+        if self._log.path is None or not self._log.path.is_file():
             return {}
-        lines = self._path.read_bytes().splitlines(keepends=True)[:count]
+        lines = self._log.path.read_bytes().splitlines(keepends=True)[:count]
         self._count = len(lines)
-        os.truncate(self._path, sum(map(len, lines)))
+        os.truncate(self._log.path, sum(map(len, lines)))
         events = [event_in(line) for line in lines]
         if None in events:
             number = events.index(None) + 1
-            raise ConfigError(f"{self._path} is no lineage: line {number} is no event of a policy")
+            raise ConfigError(f"{self._log.path} is no lineage: line {number} is no event of a policy")
         return {event["policy"]: event["after"] for event in events if event is not None}
 
     def write(self, decision: Decision, steps: int, copied: WeightsOrigin | None) -> None:
@@ -100,7 +100,7 @@ class Lineage:
     def _append(self, event: str, member: int, steps: int, **values: Any) -> None:
         count = self.count
         record = {"event": event, "policy": self._names[member], "steps": steps, **values}
-        if self._log.write([record]) or self._path is None:
+        if self._log.write([record]) or self._log.path is None:
             self._count = count + 1
 
 

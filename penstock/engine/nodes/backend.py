@@ -112,6 +112,7 @@ class NodesBackend(Owned):
         self._pumped_at = math.inf
         rollout = next(spec.rollout for spec in specs if isinstance(spec, RolloutRole))
         self._packages = packages_of(rollout.env)
+        self._about_home = about_here(self._packages)
         self.has_lanes = False
         turns = tuple(learner.algorithm.synchronous for learner in learners)
         transports = tuple(map(transport_of, rollout.paths))
@@ -275,7 +276,7 @@ class NodesBackend(Owned):
 
     def _compare(self, node: Node, patience: float) -> None:
         assert node.host is not None
-        if unlike := differences(about_here(self._packages), node.host.about(patience)):
+        if unlike := differences(self._about_home, node.host.about(patience)):
             raise ConfigError(
                 f"{node.name} on {node.host.machine} has {unlike}: install the same versions there, or leave it out"
             )
