@@ -375,7 +375,7 @@ def training(chrome: Chrome, folder: Path, turns: int, seconds: float) -> None:
                     run_page(chrome, address, run.name)
                 else:
                     chrome.get("about:blank")
-                time.sleep(6.0)  # until the page is drawn for the first time
+                time.sleep(6.0)  # drawing the page for the first time, which takes less, is not measured
                 begin, before = steps_of(run), cpu_of(server) + cpu_of(chromium)
                 time.sleep(seconds)
                 steps, at = (now - then for now, then in zip(steps_of(run), begin, strict=True))

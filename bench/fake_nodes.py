@@ -585,13 +585,12 @@ def records(found: dict[str, float], options: argparse.Namespace) -> list[dict[s
             ("segment-cpu", cpu, "us", "CPU of home for each", None, math.inf),
         ]
     else:
+        most: tuple[str | None, float] = (None, math.inf) if options.alone else ("<= 8", 8)  # alone, each has its own
         rows = [
             ("idle", found["cpu_percent"], "% of a core", "CPU of home's receiver, nodes idle", "<= 10", 10),
             ("join", found["joined_seconds"], "s", "seconds until all have joined", "<= 30", 30),
-            ("copies", found["copies"], "", "copies of a version of the weights that home sends", "<= 8", 8),
+            ("copies", found["copies"], "", "copies of a version of the weights that home sends", *most),
         ]
-        if options.alone:  # each node has its own
-            rows[-1] = (*rows[-1][:4], None, math.inf)
     return [
         {
             "group": GROUP, "mark": f"{mark}-{name}", "what": f"{nodes}: {what}",

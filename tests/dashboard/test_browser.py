@@ -322,7 +322,7 @@ def test_a_run_that_is_gone_is_told_and_one_in_its_place_is_shown(browser, runs,
         append(run, steps=6, seconds=6, **{"loss/entropy": 0.5})
         waited(browser, lambda: "seed 77" in text_of(browser, "main") and "0.123" in text_of(browser, "details"))
         waited(browser, lambda: "Entropy" in text_of(browser, "figcaption"))
-        waited(browser, lambda: "there is no such run" not in text_of(browser, "body"))
+        assert waited(browser, lambda: "there is no such run" not in text_of(browser, "body"))
 
 
 def test_metrics_that_are_not_finite_are_named(browser, runs, live):
