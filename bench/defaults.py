@@ -3,9 +3,10 @@
     python bench/defaults.py [--tasks TASK ...] [--algorithms NAME ...] [--seeds N] [--sb3 X/bin/python] [--table]
 
 Each task has a budget of steps for algorithms over fresh segments, and a smaller one for those over replay, whose
-updates cost more. Nothing else is set. The final weights then play 100 fresh episodes with the most probable actions,
-and 100 with sampled ones. ``--sb3`` also trains with Stable-Baselines3, with its defaults and the same budget, where it
-has the algorithm (python -m venv X; X/bin/pip install stable-baselines3 gymnasium[mujoco,box2d,toy-text]).
+updates cost more. Nothing else is set. The final weights then play fresh episodes, 100 or more, with the most probable
+actions, and as many with sampled ones. ``--sb3`` also trains with Stable-Baselines3, with its defaults and the same
+budget, where it has the algorithm (python -m venv X; X/bin/pip install stable-baselines3
+gymnasium[mujoco,box2d,toy-text]).
 
 Every run is appended to bench/history/defaults.jsonl. Runs of this commit in the file are not repeated, so that an
 interrupted bench continues, and several commands with different tasks can write at the same time. ``--table`` only
@@ -47,19 +48,22 @@ class Task:
         Largest possible mean return, or the one from which the task counts as solved.
     env_kwargs
         Arguments of the environment.
+    episodes
+        Fresh episodes that each policy plays in each way: many where returns are mostly chance.
     """
 
     fresh: int
     replayed: int
     best: str
     env_kwargs: dict[str, Any] = field(default_factory=dict)
+    episodes: int = 100
 
 
 TASKS = {
-    "FrozenLake-v1": Task(100_000, 50_000, "0.74, optimal"),
+    "FrozenLake-v1": Task(100_000, 50_000, "0.74, optimal", episodes=1_000),
     "Taxi-v4": Task(300_000, 100_000, "7.9, optimal"),
     "CliffWalking-v1": Task(100_000, 50_000, "-13, optimal", {"max_episode_steps": 200}),
-    "Blackjack-v1": Task(100_000, 50_000, "-0.05, optimal"),
+    "Blackjack-v1": Task(100_000, 50_000, "-0.05, optimal", episodes=10_000),
     "Acrobot-v1": Task(150_000, 50_000, "-100, threshold"),
     "MountainCar-v0": Task(300_000, 100_000, "-110, threshold"),
     "MountainCarContinuous-v0": Task(150_000, 20_000, "90, threshold"),
@@ -92,7 +96,8 @@ def trainings(tasks: list[str], algorithms: list[str]) -> dict[str, Training]:
                 "total_steps": TASKS[task].replayed if issubclass(algorithm, ReplayAlgorithm) else TASKS[task].fresh,
                 "env_kwargs": TASKS[task].env_kwargs,
             }
-            found[f"{task} {name}"] = Training(name, task, 3, settings, name if is_for_peer and name in PEERS else None)
+            peer = name if is_for_peer and name in PEERS else None
+            found[f"{task} {name}"] = Training(name, task, 3, settings, peer, episodes=TASKS[task].episodes)
     return found
 
 

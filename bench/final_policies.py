@@ -57,6 +57,8 @@ class Training:
     peer: str | None = None
     """Name of the algorithm in Stable-Baselines3; None if it is missing there."""
     peer_seeds: int = 3
+    episodes: int = EPISODES
+    """Episodes that each policy plays in each way."""
 
 
 def _cartpole(algorithm: str, steps: int, peer: str | None = None, seeds: int = 10) -> Training:
@@ -100,7 +102,7 @@ def train(training: Training, seed: int, folder: Path) -> dict[str, Any]:
         policy: {
             actions: evaluate_run(
                 resolve_checkpoint(folder, "latest" if policy == "final" else "best"),
-                episodes=EPISODES, deterministic=actions == "deterministic", seed=seed,
+                episodes=training.episodes, deterministic=actions == "deterministic", seed=seed,
             ).returns
             for actions in ACTIONS
         }
@@ -114,7 +116,7 @@ def train_peer(python: Path, training: Training, seed: int) -> dict[str, Any]:
     assert training.peer is not None
     steps = training.settings["total_steps"]
     kwargs = json.dumps(training.settings.get("env_kwargs", {}))
-    arguments = [training.peer, training.env, str(steps), str(seed), str(EPISODES), kwargs]
+    arguments = [training.peer, training.env, str(steps), str(seed), str(training.episodes), kwargs]
     ran = subprocess.run([python, PEER, *arguments], capture_output=True, text=True)
     if ran.returncode:
         sys.exit(f"Stable-Baselines3 failed:\n{ran.stderr}")

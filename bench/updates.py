@@ -1,7 +1,7 @@
 """Updates per second next to Stable-Baselines3 and SBX, in one run: only learning.
 
     python bench/updates.py [--sb3 X/bin/python] [--sbx Y/bin/python] [--bfloat16] [--rounds 5] [--updates 416]
-        [--threads 1 2] [--algorithms td3 sac ddpg flashsac dqn c51 appo appo-small] [--profile]
+        [--threads 1 2] [--algorithms td3 sac ddpg flashsac xqc dqn c51 appo appo-small] [--profile]
     python bench/updates.py --device cuda --threads 8 --algorithms td3 sac flashsac dqn btr [--sb3 ...] [--sbx ...]
 
 TD3, SAC, DDPG and APPO have the shapes of HalfCheetah-v5 (17 observed numbers, 6 actions), DQN and C51 (DQN with
@@ -80,6 +80,7 @@ WORKS = {
     "sac": Work("sac", *CHEETAH),
     "ddpg": Work("ddpg", *CHEETAH),
     "flashsac": Work("flashsac", *CHEETAH, settings=(("hidden_sizes", (64, 64)),), peers=()),
+    "xqc": Work("xqc", *CHEETAH, peers=()),
     "tqc": Work("tqc", *CHEETAH, settings=(("num_critics", 2),), peers=("sbx",)),
     "crossq": Work("crossq", *CHEETAH, settings=(("critic_hidden_sizes", (256, 256)),), peers=("sbx",)),
     "dqn": Work("dqn", *LANDER),
