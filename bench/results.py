@@ -3,10 +3,10 @@
     python bench/results.py [--write]
 
 ``history/current.jsonl`` holds one record for every current figure, ``history/older.jsonl`` those that a newer one
-replaced, ``history/final_policies.jsonl`` one for every training of bench/final_policies.py, and
-``history/curves.jsonl`` one for every run of bench/curves.py. The table is printed. ``--write`` puts it into
+replaced, ``history/final_policies.jsonl`` and ``history/defaults.jsonl`` one for every training of bench/final_policies.py and
+bench/defaults.py, and ``history/curves.jsonl`` one for every run of bench/curves.py. The table is printed. ``--write`` puts it into
 docs/benchmarks/speed.md and, with every column, docs/benchmarks/figures.csv; a few of its rows into README.md; the
-table of final policies into docs/benchmarks/learning.md, and that of robots into learning-more.md; and the results in
+tables of final policies into docs/benchmarks/learning.md and defaults.md, that of robots into robots.md; the results in
 ``history/scaling/``, written by ``penstock bench cluster --json``, into docs/how-it-works/scaling.md: each between two
 comments of the page. ``history/delayed.jsonl`` holds single runs of delayed.py, ``history/runs/`` runs (see
 keep_runs.py). A comment of a page such as
@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import curves
+import defaults
 import final_policies
 from runs_file import RunsFile
 
@@ -85,7 +86,8 @@ def pages() -> dict[Path, str]:
         ROOT / "README.md": short_table(read("current")),
         ROOT / "docs" / "benchmarks" / "speed.md": table(read("current")),
         ROOT / "docs" / "benchmarks" / "learning.md": final_policies.table(RunsFile(final_policies.HISTORY).runs),
-        ROOT / "docs" / "benchmarks" / "learning-more.md": curves.table(RunsFile(curves.HISTORY).runs, "mujoco"),
+        ROOT / "docs" / "benchmarks" / "robots.md": curves.table(RunsFile(curves.HISTORY).runs, "mujoco"),
+        ROOT / "docs" / "benchmarks" / "defaults.md": defaults.table(RunsFile(defaults.HISTORY).runs),
     }
     measured = [json.loads(file.read_text()) for file in sorted((HISTORY / "scaling").glob("*.json"))]
     tables[ROOT / "docs" / "how-it-works" / "scaling.md"] = "\n\n".join(map(cluster.text, measured))

@@ -54,7 +54,7 @@ class PQNConfig(SegmentDelayedRewardConfig):
     learning_rate: Scheduled = 1e-3
     learning_rate_schedule: Literal["constant", "linear"] = "linear"
     max_grad_norm: float = 10.0
-    q_lambda: Tunable[float] = 0.95
+    q_lambda: Tunable[float] = 0.65
     """Lambda of the returns that action values regress on: 0, one step; 1, the rest of the segment."""
     exploration: float = 1.0
     """Probability of a random action at the start."""

@@ -744,7 +744,7 @@ class PQNSettings(_Shared, _SharedExceptA3C, _Fresh, _DelayedReward, _SegmentDel
     num_epochs: int
     """Passes over each batch. Default: 4."""
     q_lambda: float
-    """Lambda of the returns that action values regress on: 0, one step; 1, the rest of the segment. Default: 0.95."""
+    """Lambda of the returns that action values regress on: 0, one step; 1, the rest of the segment. Default: 0.65."""
     exploration: float
     """Probability of a random action at the start. Default: 1.0."""
     exploration_final: float

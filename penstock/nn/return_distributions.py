@@ -56,9 +56,9 @@ class CategoricalReturns(ReturnDistribution):
     def first_logits(self) -> Tensor:
         """Return logits of the flattest probabilities whose mean is 0, float32 ``[num_atoms]``.
 
-        Among all distributions with one mean, that of the highest entropy has logits in proportion to the returns. They
-        are 0 on a support that is symmetric about 0. On another one, equal probabilities would begin every value at the
-        support's centre, far from any return, where it would fall only as fast as the target network is copied. The mean
+        Among all distributions with one mean, that of the highest entropy has logits proportional to the returns; on a
+        support that is symmetric about 0 they are 0. On any other, equal probabilities would start every value at the
+        support's centre, far from any return, and it would fall only as fast as the target network is copied. The mean
         keeps a tenth of the support's width away from both bounds.
         """
         low, high = self.atoms[0].item(), self.atoms[-1].item()
