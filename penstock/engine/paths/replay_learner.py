@@ -22,7 +22,7 @@ from penstock.engine.contracts import LearnerState
 from penstock.engine.messages import Command, DrawFrom, Note, Save, Tell
 from penstock.engine.paths.captured_updates import CapturedUpdate
 from penstock.engine.roles.learner import Learner, save_contents
-from penstock.engine.watching.clock import distribution
+from penstock.engine.watching.metrics import distribution
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.batch import SequenceBatch, TransitionBatch
 from penstock.experience.run_replay import Replay
