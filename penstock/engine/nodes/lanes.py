@@ -218,89 +218,37 @@ class NodeLanes:
         self.arena.give_up(self.node)
 
 
-class StepNodeLanes(NodeLanes):
-    """Lanes of a node whose steps go into the replay buffer at home; parameters are those of `NodeLanes`."""
+class AdmittedSteps:
+    """Steps that the rate limiter at home admits for a node.
 
-    def __init__(self, node: int, workers: range, arena: ExperienceArena, transport: Any, takes_turns: bool) -> None:
-        super().__init__(node, workers, arena, transport, takes_turns)
-        self._replay = transport.path.replay
-        self._transport = transport
-        self._fields = fields_of_call(transport.fields(arena.shape), arena.shape.group_size)
-        self._most = steps_ahead(self.num_lanes)
-        self._counting = threading.Lock()  # one thread grants, another receives counts of taken steps
+    Parameters
+    ----------
+    arena, replay
+        Arena and replay of the policy.
+    workers
+        The arena's rollout workers whose lanes are the node's.
+    """
+
+    def __init__(self, arena: ExperienceArena, replay: Any, workers: range) -> None:
+        self._arena, self._replay = arena, replay
         self._open = arena.open_steps[workers.start : workers.start + 1]
         self._spare = int(self._open[0])  # admitted, but granted to no node; at first those of a dead receiver
-        self._granted = self._taken = 0  # on the present connection
-        self._steps, self._lag = 0, 0.0
-        self._inbox = self._make_inbox()
 
-    def grant(self, occupancy: Occupancy) -> np.ndarray:
-        """Admit K steps, as many as the rate limiter has room for and the node may have open; int64 ``[K]``."""
-        with self._counting:
-            room = self._most - (self._granted - self._taken)
-            if not self._replay.is_wanted(int(self.arena.control[Control.GOAL])):
-                room = 0
-            count = self._admit(max(0, room))
-            self._granted += count
-        return np.zeros(count, np.int64)
-
-    def receive(self, stream: Stream, frame: Frame, blocks: BlockCounter) -> Generator[None, None, Rung]:
-        """Receive and write steps, or receive the number of taken steps; yields and returns as in `NodeLanes`."""
-        if frame.kind is Kind.TAKEN:
-            with self._counting:
-                taken, self._taken = frame.number - self._taken, frame.number
-                self._spend(taken)
-            if self._transport.is_sharded:  # nothing else arrives
-                self._measure_steps(taken, frame)
-                return self.arena.learner_bell, self.bell
-            return (self.bell,)
-        of_each = sum(math.prod(field.shape) * np.dtype(field.dtype).itemsize for field in self._fields.values())
-        if frame.nbytes != (right := frame.count * of_each):
-            raise StreamError(f"{frame.count} steps came with {frame.nbytes} bytes, expected {right}")
-        calls: Rows = {name: np.empty((frame.count, *field.shape), field.dtype) for name, field in self._fields.items()}
-        yield from stream.arriving(array_views(*calls.values()))
-        if blocks.accepts(frame):
-            self._arrived_at = time.monotonic()
-            self._inbox.add(calls)
-            self._measure_steps(steps_in(calls), frame)
-            return (self.arena.learner_bell,)
-        return None
-
-    def _measure_steps(self, count: int, frame: Frame) -> None:
-        self._steps += count
-        self._lag = float(self.arena.weights.version - frame.version)
-
-    def seen(self) -> dict[str, Any]:
-        """Return the number of steps that have arrived, and the policy lag of the last of them."""
-        return {"steps": self._steps, "policy_lag": self._lag, "policy_lag_max": self._lag}
-
-    def _is_quiet(self) -> bool:
-        return time.monotonic() - self._arrived_at > QUIET_SECONDS
-
-    def _reclaim(self) -> None:
-        with self._counting:
-            self._withdraw(max(0, self._granted - self._taken))
-            self._granted = self._taken = 0
-            self._inbox = self._make_inbox()  # the node's unfinished episodes are dropped
-
-    def _make_inbox(self) -> Any:
-        return self._transport.inbox(self.arena)
-
-    def _admit(self, most: int) -> int:
+    def lend(self, most: int) -> int:
         """Admit up to `most` steps; return their number."""
         count = min(self._spare, most)
         self._spare -= count
-        chunk = min(self.arena.shape.group_size, self._replay.limiter.largest_insert)
-        while most - count >= chunk and self._replay.admit(chunk, self.arena):
+        chunk = min(self._arena.shape.group_size, self._replay.limiter.largest_insert)
+        while most - count >= chunk and self._replay.admit(chunk, self._arena):
             count += chunk
             self._open += chunk
         return count
 
-    def _spend(self, count: int) -> None:
+    def spend(self, count: int) -> None:
         """Record that the node has taken further granted steps."""
         self._open -= count
 
-    def _withdraw(self, count: int) -> None:
+    def take_back(self, count: int) -> None:
         """Take back steps that a lost node was granted and has not taken."""
         self._spare += count
 
@@ -339,24 +287,81 @@ class StepPool:
             self._lent -= count
 
 
-class RelayedStepLanes(StepNodeLanes):
-    """Lanes of a node whose steps a gateway forwards, or keeps; the pool is shared by all nodes of the gateway."""
+class StepNodeLanes(NodeLanes):
+    """Lanes of a node whose steps are written into a replay buffer, or are forwarded by a gateway.
+
+    Parameters
+    ----------
+    node, workers, arena, transport, takes_turns
+        As for `NodeLanes`.
+    pool
+        Steps of a gateway, which all its nodes share; None: home, where steps are admitted for each node.
+    """
 
     def __init__(
-        self, pool: StepPool, node: int, workers: range, arena: ExperienceArena, transport: Any, takes_turns: bool
-    ) -> None:
-        self._pool = pool
+        self, node: int, workers: range, arena: ExperienceArena, transport: Any, takes_turns: bool,
+        pool: StepPool | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(node, workers, arena, transport, takes_turns)
+        self._replay = transport.path.replay
+        self._transport = transport
+        self._fields = fields_of_call(transport.fields(arena.shape), arena.shape.group_size)
+        self._most = steps_ahead(self.num_lanes)
+        self._counting = threading.Lock()  # one thread grants, another receives counts of taken steps
+        self._pool = pool or AdmittedSteps(arena, self._replay, workers)
+        self._granted = self._taken = 0  # on the present connection
+        self._steps, self._lag = 0, 0.0
+        self._inbox = self._make_inbox()
+
+    def grant(self, occupancy: Occupancy) -> np.ndarray:
+        """Admit K steps, as many as the rate limiter has room for and the node may have open; int64 ``[K]``."""
+        with self._counting:
+            room = self._most - (self._granted - self._taken)
+            if not self._replay.is_wanted(int(self.arena.control[Control.GOAL])):
+                room = 0
+            count = self._pool.lend(max(0, room))
+            self._granted += count
+        return np.zeros(count, np.int64)
+
+    def receive(self, stream: Stream, frame: Frame, blocks: BlockCounter) -> Generator[None, None, Rung]:
+        """Receive and write steps, or receive the number of taken steps; yields and returns as in `NodeLanes`."""
+        if frame.kind is Kind.TAKEN:
+            with self._counting:
+                taken, self._taken = frame.number - self._taken, frame.number
+                self._pool.spend(taken)
+            if self._transport.is_sharded:  # nothing else arrives
+                self._measure_steps(taken, frame)
+                return self.arena.learner_bell, self.bell
+            return (self.bell,)
+        of_each = sum(math.prod(field.shape) * np.dtype(field.dtype).itemsize for field in self._fields.values())
+        if frame.nbytes != (right := frame.count * of_each):
+            raise StreamError(f"{frame.count} steps came with {frame.nbytes} bytes, expected {right}")
+        calls: Rows = {name: np.empty((frame.count, *field.shape), field.dtype) for name, field in self._fields.items()}
+        yield from stream.arriving(array_views(*calls.values()))
+        if blocks.accepts(frame):
+            self._arrived_at = time.monotonic()
+            self._inbox.add(calls)
+            self._measure_steps(steps_in(calls), frame)
+            return (self.arena.learner_bell,)
+        return None
+
+    def _measure_steps(self, count: int, frame: Frame) -> None:
+        self._steps += count
+        self._lag = float(self.arena.weights.version - frame.version)
+
+    def seen(self) -> dict[str, Any]:
+        """Return the number of steps that have arrived, and the policy lag of the last of them."""
+        return {"steps": self._steps, "policy_lag": self._lag, "policy_lag_max": self._lag}
+
+    def _is_quiet(self) -> bool:
+        return time.monotonic() - self._arrived_at > QUIET_SECONDS
+
+    def _reclaim(self) -> None:
+        with self._counting:
+            self._pool.take_back(max(0, self._granted - self._taken))
+            self._granted = self._taken = 0
+            self._inbox = self._make_inbox()  # the node's unfinished episodes are dropped
 
     def _make_inbox(self) -> Any:
-        buffer = self._replay.buffer  # an outbox, or the gateway's shard
-        return RelayInbox(buffer) if isinstance(buffer, Outbox) else super()._make_inbox()
-
-    def _admit(self, most: int) -> int:
-        return self._pool.lend(most)
-
-    def _spend(self, count: int) -> None:
-        self._pool.spend(count)
-
-    def _withdraw(self, count: int) -> None:
-        self._pool.take_back(count)
+        buffer = self._replay.buffer  # of home, a gateway's shard, or the outbox of a gateway that forwards
+        return RelayInbox(buffer) if isinstance(buffer, Outbox) else self._transport.inbox(self.arena)
