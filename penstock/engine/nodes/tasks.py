@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 
 from penstock.config import Config
-from penstock.engine.acting.inference import MakeWeights, SharedWeights
-from penstock.engine.contracts import Role, RoleSpec
+from penstock.engine.acting.inference import SharedWeights
+from penstock.engine.contracts import RoleSpec
 from penstock.engine.groups.follower import RankRole
-from penstock.engine.messages import Tell
 from penstock.engine.nodes.dispatcher import WEIGHTS_INTERVAL
 from penstock.engine.nodes.evaluation import EvaluationShares
 from penstock.engine.nodes.host import HostTask
@@ -49,15 +48,6 @@ class AnnouncedWeights(SharedWeights):
         if (now := time.monotonic()) >= self._next_ring:
             self._next_ring = now + WEIGHTS_INTERVAL
             self._arena.ring_rollout_workers()
-
-
-@dataclass(frozen=True)
-class HomeLearnerRole(LearnerRole):
-    """The learner of a run whose lanes are on nodes."""
-
-    def build(self, arena: ExperienceArena, report: Tell, weights: MakeWeights | None = None) -> Role:
-        """Make the learner."""
-        return super().build(arena, report, weights or AnnouncedWeights)
 
 
 class Tasks:
@@ -102,7 +92,7 @@ class Tasks:
         """
         workers = self._workers_of(nodes)
         stays = [
-            HomeLearnerRole(**vars(spec)) if isinstance(spec, LearnerRole) else spec
+            replace(spec, weights=AnnouncedWeights) if isinstance(spec, LearnerRole) else spec
             for spec in self._specs if self._stays_at_home(spec)
         ]  # fmt: skip
         return [*stays, ReceiverRole(ip, token, run, workers, self._transports, self._takes_turns, missing)]

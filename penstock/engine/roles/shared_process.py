@@ -60,13 +60,13 @@ class DeviceRole:
         of_policy = arena.policies[self.policy.policy]
         # Each role has its own copy of the algorithm, which may have state, as in two processes.
         policy = replace(self.policy, algorithm=copy.deepcopy(self.policy.algorithm))
+        spec = self.learner
         weights: MakeWeights = through_block
-        if self.learner.group is None:
+        if isinstance(spec, LearnerRole) and spec.group is None:
             exchange = WeightsExchange()
-            learner = self.learner.build(arena, report, partial(LearnerWeights, exchange=exchange))
+            spec = replace(spec, weights=partial(LearnerWeights, exchange=exchange))
             weights = partial(InferenceWeights, exchange=exchange)
-        else:
-            learner = self.learner.build(arena, report)
+        learner = spec.build(arena, report)
 
         def build_policy_worker() -> Role:
             device = policy.algorithm.config.device
