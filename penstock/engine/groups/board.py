@@ -155,11 +155,6 @@ class Board(Owned):
         return all(name in self._values for name in names)
 
 
-def board_for(num_learners: int, address: str | None = None) -> Board | None:
-    """Make the board of a policy's learners; None: there is one learner."""
-    return Board(num_learners, address) if num_learners > 1 else None
-
-
 class BoardStore(Store):
     """A learner's connection to the board, a store of torch.distributed.
 

@@ -255,11 +255,6 @@ class Chronicle(Owned):
         if self._view is None:
             warnings.warn(text, RuntimeWarning, stacklevel=2)
 
-    def end_sending(self) -> None:
-        """End the thread that sends."""
-        if self._sender is not None:
-            self._sender.close()
-
     def _show_notes(self) -> None:
         while self._sender is not None and self._sender.notes:
             self.event(self._sender.notes.pop(0))
