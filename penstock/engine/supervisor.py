@@ -18,7 +18,7 @@ from penstock.engine.backends.local import STOP_SECONDS, LocalBackend
 from penstock.engine.backends.restarts import Restarts, RoleDied
 from penstock.engine.backends.serial import SerialBackend
 from penstock.engine.contracts import Backend, RoleSpec
-from penstock.engine.endings import NO_STEP, Budget, TrainingFailed
+from penstock.engine.endings import NO_STEP, Budget, TrainingFailed, in_one_line
 from penstock.engine.evaluations import Evaluations
 from penstock.engine.exploits import Exploits
 from penstock.engine.groups.board import Board
@@ -44,7 +44,6 @@ from penstock.self_play.versions import opponents_of
 from penstock.surroundings import Surroundings
 
 FAREWELL_SECONDS = 3.0  # for the learner to write a checkpoint when the run fails
-_TRACEBACK = "Traceback (most recent call last):\n"
 
 
 class Supervisor(Owned):
@@ -149,7 +148,7 @@ class Supervisor(Owned):
 
     def _train(self, budget: Budget) -> str:
         """Train, save, and score the final weights; return why training ended."""
-        if note := self._note_of_spent(budget):
+        if note := budget.note_of_spent(self.progress.steps, self.training.config.max_seconds):
             self.chronicle.event(note)
         self._set_goal(budget.steps)
         while not (reason := self._reason_to_stop(budget)):
@@ -272,17 +271,6 @@ class Supervisor(Owned):
             return "target"
         return "callback" if self.chronicle.stop_is_asked else budget.spent(self.progress.steps)
 
-    def _note_of_spent(self, budget: Budget) -> str:
-        """Return a note if the budget is spent before training, with the setting to raise; else ""."""
-        steps, spent = self.progress.steps, budget.spent(self.progress.steps)
-        if spent == "steps":
-            return (
-                f"nothing is left to train: the run is at step {steps:,}, and total_steps={budget.steps} is reached: "
-                f"set total_steps={steps + budget.steps} or more, or in Python call train(steps)"
-            )
-        limit = self.training.config.max_seconds
-        return f"nothing is left to train: max_seconds={limit:g} is spent: raise it" if spent else ""
-
     def _is_budget_spent(self, reason: str) -> bool:
         return reason == "seconds" or (reason == "steps" and self.progress.steps >= self.training.config.total_steps)
 
@@ -379,17 +367,10 @@ class Supervisor(Owned):
             is_there, saved = self.chronicle.is_written, directory.checkpoints.latest_steps()
             if has_learned and not is_at_once and is_there and saved is not None:
                 how_to_go_on = f"\nresume from the last checkpoint with: {directory.resume_command(saved)}"
-        self.chronicle.ended("failed", _in_one_line(story))
+        self.chronicle.ended("failed", in_one_line(story))
         self.close()
         # An exception from another process has no traceback here; the story includes it as text.
         raise TrainingFailed(story + how_to_go_on) from (cause if cause and cause.__traceback__ else None)
-
-
-def _in_one_line(story: str) -> str:
-    """Return a failure's story in one line, with the exception in place of its traceback."""
-    about, _, traces = story.partition(_TRACEBACK)
-    raised = [line for line in traces.rpartition(_TRACEBACK)[2].splitlines() if line[:1].strip()]
-    return ": ".join(filter(None, (about.partition("\n")[0].rstrip(": "), *raised[:1])))
 
 
 def _progress_of(training: Training, specs: Sequence[RoleSpec]) -> Progress:
