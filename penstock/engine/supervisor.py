@@ -210,9 +210,7 @@ class Supervisor(Owned):
     def tune(self, policy: int, values: Mapping[str, Any]) -> None:
         """Set tunable settings of a policy, from its next batch on."""
         self.require_owner()
-        tuned = self.training.policies[policy]
-        tuned.tune(values)
-        self.progress.policies[policy].tuned = tuned.tuned
+        self.training.policies[policy].tune(values)
         self._exploits.set_from_outside(policy)
 
     @owner_only
