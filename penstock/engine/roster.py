@@ -89,7 +89,7 @@ def role_specs(
     specs: list[RoleSpec] = [
         RolloutRole(
             RolloutSpec(
-                i, env, paths, config.seed, incarnation, 1, lanes_per_worker, config.backend != "serial",
+                i, env, paths, config.seed, incarnation, lanes_per_worker, config.backend != "serial",
                 is_pinned=is_pinned, noise_hold=tuple(algorithm.noise_hold for algorithm in acting),
             ),
             () if is_central else acting,

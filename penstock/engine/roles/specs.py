@@ -42,17 +42,13 @@ class RolloutRole:
 
     rollout: RolloutSpec
     algorithms: tuple[Algorithm, ...] = ()
+    num_threads: ClassVar[int] = 1
     is_vital: ClassVar[bool] = False
 
     @property
     def name(self) -> str:
         """ "rollout-<number>"."""
         return f"rollout-{self.rollout.worker}"
-
-    @property
-    def num_threads(self) -> int:
-        """Native threads of the worker."""
-        return self.rollout.num_threads
 
     def build(self, arena: ExperienceArena, report: Tell) -> Role:
         """Make the rollout worker and its lanes."""
