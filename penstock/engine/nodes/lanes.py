@@ -219,15 +219,7 @@ class NodeLanes:
 
 
 class AdmittedSteps:
-    """Steps that the rate limiter at home admits for a node.
-
-    Parameters
-    ----------
-    arena, replay
-        Arena and replay of the policy.
-    workers
-        The arena's rollout workers whose lanes are the node's.
-    """
+    """Steps that the rate limiter at home admits for a node, whose lanes are those of some rollout workers."""
 
     def __init__(self, arena: ExperienceArena, replay: Any, workers: range) -> None:
         self._arena, self._replay = arena, replay
@@ -254,13 +246,7 @@ class AdmittedSteps:
 
 
 class StepPool:
-    """Steps that a gateway was granted and that no node has taken: entries in the ring of its arena.
-
-    Parameters
-    ----------
-    arena
-        The policy's arena at the gateway.
-    """
+    """Steps that a gateway was granted and that no node has taken: entries in the ring of its arena."""
 
     def __init__(self, arena: ExperienceArena) -> None:
         self._arena = arena
@@ -290,12 +276,7 @@ class StepPool:
 class StepNodeLanes(NodeLanes):
     """Lanes of a node whose steps are written into a replay buffer, or are forwarded by a gateway.
 
-    Parameters
-    ----------
-    node, workers, arena, transport, takes_turns
-        As for `NodeLanes`.
-    pool
-        Steps of a gateway, which all its nodes share; None: home, where steps are admitted for each node.
+    Parameters are those of `NodeLanes`, and the pool of a gateway; None: home, which admits steps for each node.
     """
 
     def __init__(

@@ -81,15 +81,7 @@ class Tasks:
     def of_home(
         self, ip: str, token: bytes, run: int, nodes: Sequence[range], missing: Collection[int]
     ) -> list[RoleSpec]:
-        """Return the roles at home: those that stay there, and the receiver.
-
-        Parameters
-        ----------
-        ip, token, run
-            As for `ReceiverRole`.
-        nodes, missing
-            As for `of_gateway`.
-        """
+        """Return the roles at home, the receiver included; parameters as for `ReceiverRole` and `of_gateway`."""
         workers = self._workers_of(nodes)
         stays = [
             replace(spec, weights=AnnouncedWeights) if isinstance(spec, LearnerRole) else spec

@@ -300,9 +300,8 @@ class ReplayLearner(Learner):
         else:
             is_time = self._steps != self._reported_steps and time.monotonic() >= self._next_report
         reaches_goal = self._reported_steps < self._arena.control[Control.GOAL] <= self._steps
-        if is_time or reaches_goal:
-            self._has_queued_report = True
-        self._send_queued_report()
+        if self._has_queued_report or is_time or reaches_goal:
+            self._report_now()
 
     def _save(self, command: Save) -> None:
         self._report_now()  # the status shows the steps of the checkpoint
