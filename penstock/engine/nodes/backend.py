@@ -503,7 +503,7 @@ class NodesBackend(Owned):
             else:
                 self.has_lanes |= status.is_there
                 self._greet(each)
-                if self._is_shown(each.number):
+                if each.number < self._config.least_nodes or each.incarnation:  # an optional node has had a host
                     nodes[each.number] = each.status
         if nodes or gateways:
             self._handle(RECEIVER, NodesSeen(nodes, gateways))
@@ -516,10 +516,6 @@ class NodesBackend(Owned):
 
     def _show(self, node: Node) -> None:
         self._handle(node.name, NodesSeen({node.number: node.status}))
-
-    def _is_shown(self, number: int) -> bool:
-        """Whether the status of a node is shown; an optional node is shown once it has had a host."""
-        return number < self._config.least_nodes or self._nodes[number].incarnation > 0
 
     def _take(self, role: str, report: Report) -> None:
         """Pass on a report of a role at home, after completing the statuses of nodes in it."""
