@@ -12,7 +12,7 @@ from penstock.algorithms import ALGORITHMS, load_algorithm
 from penstock.engine.roles import rollout_worker
 from penstock.engine.roster import ACTIVITIES
 from penstock.engine.watching import progress
-from penstock.engine.watching.chronicle import OF_A_NODE
+from penstock.engine.watching.metrics import OF_A_NODE
 from penstock.rudder import predictor
 from penstock.runs.descriptions import QUANTILES
 from penstock.runs.status import Status

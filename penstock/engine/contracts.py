@@ -6,7 +6,7 @@ Every module of the engine may import this one; of the engine, it imports only t
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from penstock.engine.messages import Command, Tell
 
@@ -62,16 +62,6 @@ class RoleSpec(Protocol):
 
     def successor(self, arena: ExperienceArena) -> RoleSpec:
         """Free what the dead role held in the arena; return the spec of its replacement."""
-        ...
-
-
-@runtime_checkable
-class OfPolicy(Protocol):
-    """Spec of a role of one policy."""
-
-    @property
-    def policy(self) -> int:
-        """Number of the policy."""
         ...
 
 

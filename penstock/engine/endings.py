@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 NO_STEP = "no step was learned from within max_seconds"  # reason of a failure: time ran out before the first batch
+_TRACEBACK = "Traceback (most recent call last):\n"
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,16 @@ class Budget:
         if steps >= self.steps:
             return "steps"
         return "seconds" if self.deadline is not None and time.monotonic() >= self.deadline else ""
+
+    def note_of_spent(self, steps: int, max_seconds: float | None) -> str:
+        """Return a note if the budget is spent before training, with the setting to raise; else ""."""
+        spent = self.spent(steps)
+        if spent == "steps":
+            return (
+                f"nothing is left to train: the run is at step {steps:,}, and total_steps={self.steps} is reached: "
+                f"set total_steps={steps + self.steps} or more, or in Python call train(steps)"
+            )
+        return f"nothing is left to train: max_seconds={max_seconds:g} is spent: raise it" if spent else ""
 
 
 @dataclass(frozen=True)
@@ -83,6 +94,13 @@ class TrainingInterrupted(KeyboardInterrupt):
         later = "" if result.run_dir is None else f", or after close() with Trainer.resume({result.run_dir!r})"
         super().__init__(f"training was interrupted at step {result.steps:,}: go on with train(){later}")
         self.result = result
+
+
+def in_one_line(story: str) -> str:
+    """Return the story of a failure in one line, with the exception in place of its traceback."""
+    about, _, traces = story.partition(_TRACEBACK)
+    raised = [line for line in traces.rpartition(_TRACEBACK)[2].splitlines() if line[:1].strip()]
+    return ": ".join(filter(None, (about.partition("\n")[0].rstrip(": "), *raised[:1])))
 
 
 class TrainingFailed(RuntimeError):

@@ -19,6 +19,7 @@ from penstock.engine.exploits import open_population
 from penstock.engine.nodes.joining import leave_cluster, on_cluster
 from penstock.engine.policies import Policy, Training, checkpoints_to_go_on_from, open_policies
 from penstock.engine.preparation import (
+    ResolvedEnvironment,
     check_code,
     note_of_budget,
     note_of_flattening,
@@ -32,6 +33,7 @@ from penstock.engine.scheduling import open_schedule
 from penstock.engine.supervisor import Supervisor
 from penstock.envs.making import Probed
 from penstock.envs.spaces import ObservationSpec
+from penstock.envs.spec import EnvSpec
 from penstock.envs.statistics import ADVICE, statistics_of
 from penstock.experience.statistics import RunStatistics
 from penstock.imports import UntrustedCodeError
@@ -162,12 +164,7 @@ def _opened(
             on_failure.callback(run.release)
             for policy in policies:
                 policy.path = policy.path.kept_in(run.of_policy(policy.name), policy.algorithm.config)
-                run.log(_what_is_seen(policy))
-            if env.payload.nbytes:
-                run.log(
-                    f"arguments of the environment: {env.payload.nbytes / 2**20:,.1f} MiB of memory, shared by all "
-                    "processes of this machine; a process that writes to a page gets its own copy"
-                )
+            _log_inputs(run, env, policies)
             if is_remote(run.config.get("run_dir")):
                 from penstock.runs.sending import Sender  # not needed by local runs
 
@@ -175,14 +172,9 @@ def _opened(
             notes += [run.lock.note] if run.lock is not None and run.lock.note else []
         open_schedule(schedule, policies, changes)
         population = open_population(config, policies, changes)
-        own = [note_of_workers(config), note_of_precision(policies[0].algorithm), found.note_of_settled]
-        own += dict.fromkeys(note_of_flattening(each.config.encoder, each.observation) for each in algorithms.values())
-        own += dict.fromkeys(seen.note_of_mask for seen in found.seen)
-        if len(policies) == 1:
-            own.append(note_of_budget(config, policies[0].arena.shape, policies[0].start.state.steps))
-        notes = [*filter(None, own), *notes]
         supervisor = Supervisor(Training(
-            config, env, found.seen[0].frame_skip, policies, run, statistics, population, schedule, notes, sender
+            config, env, found.seen[0].frame_skip, policies, run, statistics, population, schedule,
+            [*_notes_of_settings(found, policies), *notes], sender,
         ))  # fmt: skip
         on_failure.pop_all()
     if config.backend != "ray":  # the start of a cluster does not count as time of the run
@@ -205,9 +197,28 @@ def _for_roles(config: Config) -> Config:
     return replace(config, env_kwargs=saved(config.env_kwargs), eval_against=against).with_schedules()
 
 
-def _what_is_seen(policy: Policy) -> str:
-    leaves = ", ".join(f"{path or 'the observation'}: {what}" for path, what in policy.model.input.describe().items())
-    return f"the network{f' of {policy.name}' if policy.name else ''} sees {leaves}"
+def _log_inputs(run: RunDirectory, env: EnvSpec, policies: Sequence[Policy]) -> None:
+    """Log what the networks see, and the memory of large arguments of the environment."""
+    for policy in policies:
+        parts = policy.model.input.describe().items()
+        leaves = ", ".join(f"{path or 'the observation'}: {what}" for path, what in parts)
+        run.log(f"the network{f' of {policy.name}' if policy.name else ''} sees {leaves}")
+    if env.payload.nbytes:
+        run.log(
+            f"arguments of the environment: {env.payload.nbytes / 2**20:,.1f} MiB of memory, shared by all "
+            "processes of this machine; a process that writes to a page gets its own copy"
+        )
+
+
+def _notes_of_settings(found: ResolvedEnvironment, policies: Sequence[Policy]) -> list[str]:
+    """Return notes for the user of settings with consequences."""
+    config, algorithms = found.config, [policy.algorithm for policy in policies]
+    notes = [note_of_workers(config), note_of_precision(algorithms[0]), found.note_of_settled]
+    notes += dict.fromkeys(note_of_flattening(each.config.encoder, each.observation) for each in algorithms)
+    notes += dict.fromkeys(seen.note_of_mask for seen in found.seen)
+    if len(policies) == 1:
+        notes.append(note_of_budget(config, policies[0].arena.shape, policies[0].start.state.steps))
+    return [note for note in notes if note]
 
 
 def _notes_of_statistics(config: Config, statistics: RunStatistics, seen: Probed, meta: Mapping[str, Any]) -> list[str]:

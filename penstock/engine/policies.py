@@ -68,7 +68,7 @@ class Policy:
     untuned
         Settings of the policy as given when the run was started or resumed.
     tuned
-        Values of tunable settings that replace those of `untuned`.
+        Values of tunable settings that replace those of `untuned`; the policy's progress shows the same dict.
     scheduled
         Steps of the entry of the run's schedule that was set last; None: no entry yet.
     """
@@ -106,7 +106,7 @@ class Policy:
             "specs": specs_to_json(algorithm.observation, algorithm.action),
         }
         meta |= {SEALS: seals} if (seals := seals_of(meta["algorithm"], meta["config"])) else {}
-        meta |= {"tuned": self.tuned} if self.tuned else {}
+        meta |= {"tuned": dict(self.tuned)} if self.tuned else {}
         meta |= {} if self.scheduled is None else {"heard": self.scheduled}
         return meta | ({"policy": self.name} if self.name else {})
 
@@ -120,7 +120,7 @@ class Policy:
         """
         now = {**self.tuned, **values}
         config = tuned(self.untuned, now)
-        self.tuned = {name: float(getattr(config, name)) for name in now}
+        self.tuned.update((name, float(getattr(config, name))) for name in now)
         Tunables(self.arena.tunables, tunable_settings(type(config))).write(self.tuned)
 
     def best(self) -> Best | None:

@@ -77,25 +77,9 @@ def role_specs(
     policy_threads, learner_threads = share_threads(
         config, shape.num_workers, is_central, num_learners, len(policies) * shape.num_policy_workers, cores_of_nodes
     )
-    paths = tuple(policy.path for policy in policies)
-    acting = algorithms
-    for other in shape.others:
-        if other.plays is not None:
-            paths, acting = (*paths, ActingPath()), (*acting, algorithms[other.plays])
-    # The incarnation is the version of the initial weights, so that a resumed run does not repeat its first episodes.
-    incarnation = policies[0].start.state.version
-    is_pinned = pins_workers(config, shape.num_workers)
-    lanes_per_worker = tuple(each.lanes_per_worker for each in (shape, *shape.others))
-    specs: list[RoleSpec] = [
-        RolloutRole(
-            RolloutSpec(
-                i, env, paths, config.seed, incarnation, 1, lanes_per_worker, config.backend != "serial",
-                is_pinned=is_pinned, noise_hold=tuple(algorithm.noise_hold for algorithm in acting),
-            ),
-            () if is_central else acting,
-        )
-        for i in range(shape.num_workers)
-    ]
+    acting = (*algorithms, *(algorithms[other.plays] for other in shape.others if other.plays is not None))
+    workers = [_rollout_spec(worker, policies, env, shape, acting) for worker in range(shape.num_workers)]
+    specs: list[RoleSpec] = [RolloutRole(worker, () if is_central else acting) for worker in workers]
     learners = []
     for number, policy in enumerate(policies):
         acts = PolicyRole(policy.algorithm, policy.path, policy_threads, number)
@@ -121,6 +105,23 @@ def role_specs(
     for number in range(len(policies), len(acting)) if is_central else ():
         specs.append(PolicyRole(acting[number], ActingPath(), policy_threads, number))
     return [*specs, EvaluatorRole(algorithms, env)]
+
+
+def _rollout_spec(
+    worker: int, policies: Sequence[LearnedPolicy], env: EnvSpec, shape: RunShape, acting: Sequence[Algorithm]
+) -> RolloutSpec:
+    """Return the spec of a rollout worker; algorithms of `acting` beyond those of the policies are not learned from."""
+    config = policies[0].algorithm.config
+    only_acting = (ActingPath() for _ in range(len(policies), len(acting)))
+    return RolloutSpec(
+        worker, env, (*(policy.path for policy in policies), *only_acting), config.seed,
+        # The version of the initial weights, so that a resumed run does not repeat its first episodes.
+        incarnation=policies[0].start.state.version,
+        lanes_per_worker=tuple(each.lanes_per_worker for each in (shape, *shape.others)),
+        uses_clock=config.backend != "serial",
+        is_pinned=pins_workers(config, shape.num_workers),
+        noise_hold=tuple(algorithm.noise_hold for algorithm in acting),
+    )  # fmt: skip
 
 
 def on_device(algorithm: Algorithm, device: str) -> Algorithm:

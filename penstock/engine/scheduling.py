@@ -50,7 +50,7 @@ class ScheduleRunner:
     policies
         Policies of the run. A resumed policy keeps the values in force at its steps, and settings changed since.
     progress
-        Progress of the run, in which the settings are shown.
+        Progress of the run.
     """
 
     def __init__(self, schedule: Schedule, policies: Sequence[Policy], progress: Progress) -> None:
@@ -64,4 +64,3 @@ class ScheduleRunner:
             if moment is not None and (policy.scheduled is None or moment > policy.scheduled):
                 policy.scheduled = moment
                 policy.tune(settings_at(self._schedule, moment))
-                progress.tuned = policy.tuned

@@ -18,11 +18,10 @@ from penstock.engine.backends.local import STOP_SECONDS, LocalBackend
 from penstock.engine.backends.restarts import Restarts, RoleDied
 from penstock.engine.backends.serial import SerialBackend
 from penstock.engine.contracts import Backend, RoleSpec
-from penstock.engine.endings import NO_STEP, Budget, TrainingFailed
+from penstock.engine.endings import NO_STEP, Budget, TrainingFailed, in_one_line
 from penstock.engine.evaluations import Evaluations
 from penstock.engine.exploits import Exploits
-from penstock.engine.groups.board import board_for
-from penstock.engine.messages import Report
+from penstock.engine.groups.board import Board
 from penstock.engine.nodes.joining import address_of_home, cores_of_nodes_here, gauges_on
 from penstock.engine.policies import Training
 from penstock.engine.polling import RoleFailed, Roles
@@ -45,7 +44,6 @@ from penstock.self_play.versions import opponents_of
 from penstock.surroundings import Surroundings
 
 FAREWELL_SECONDS = 3.0  # for the learner to write a checkpoint when the run fails
-_TRACEBACK = "Traceback (most recent call last):\n"
 
 
 class Supervisor(Owned):
@@ -64,6 +62,8 @@ class Supervisor(Owned):
         Backend of the roles.
     progress : Progress
         Progress of the run.
+    chronicle : Chronicle
+        Records of the run.
     """
 
     def __init__(self, training: Training) -> None:
@@ -73,7 +73,7 @@ class Supervisor(Owned):
         config, policies, directory = training.config, training.policies, training.run_directory
         self._arena = arena = policies[0].arena
         self._surroundings = Surroundings(is_shared=config.backend == "serial")
-        self._board = board_for(config.num_learners, address_of_home(config))
+        self._board = Board(config.num_learners, address_of_home(config)) if config.num_learners > 1 else None
         group = self._board.spec if self._board is not None else None
         specs = role_specs(policies, training.env, arena.shape, group, cores_of_nodes_here(config))
         restarts = Restarts(forgive_environments=config.on_env_error == "restart")
@@ -82,21 +82,23 @@ class Supervisor(Owned):
         hangs, export = HangWatch(specs, arena), gauges_on(config)
         if training.sender is not None:
             progress.of_sender = training.sender.status
-        self._chronicle = chronicle = Chronicle(
+        self.chronicle = chronicle = Chronicle(
             progress, hangs, hardware, directory, export, training.sender, config.send_seconds
         )
         self._opponents = opponents_of(config, policies, chronicle.lines_log)
         if self._opponents is not None:
             for number, of_policy in enumerate(progress.policies):
                 of_policy.of_opponents = partial(self._opponents.status, number)
-        self.backend: Backend = _backend(config.backend)(arena, specs, self._take, restarts)
+        self.backend: Backend = _backend(config.backend)(
+            arena, specs, lambda role, report: self._reports.take(role, report), restarts
+        )
         self._roles = roles = Roles(self.backend, specs, [policy.name for policy in policies])
         self.evaluations = Evaluations(config, progress, chronicle, roles)
         self.saves = Saves(training, progress, chronicle, roles)
         self._transfers = Transfers(policies, roles)
         self._exploits = Exploits(training, progress, chronicle, self._transfers)
         self._schedule_runner = ScheduleRunner(training.schedule, policies, progress)
-        self._reports = Reports(progress, chronicle, roles, self.evaluations, self.saves, self._exploits)
+        self._reports: Reports = Reports(progress, chronicle, roles, self.evaluations, self.saves, self._exploits)
 
     # -- calls of the trainer --------------------------------------------------------------------------------------
 
@@ -123,12 +125,12 @@ class Supervisor(Owned):
             on_update = self._surroundings.outside()(on_update)
         self.progress.restart_rate()
         self.evaluations.begin(budget.deadline)
-        with self._chronicle.shown_to(view, on_update), self._failing_as_a_whole():
+        with self.chronicle.shown_to(view, on_update), self._failing_as_a_whole():
             try:
                 self._start()
                 reason = self._train(self._await_lanes(budget))
-                self._chronicle.refresh(final=True)
-                self._chronicle.ended(*self._end_of(reason))
+                self.chronicle.refresh(final=True)
+                self.chronicle.ended(*self._end_of(reason))
                 return reason
             except (TrainingFailed, RoleDied, LauncherDied, KeyboardInterrupt):
                 raise
@@ -136,18 +138,18 @@ class Supervisor(Owned):
                 if self.is_foreign:
                     raise
                 self._pause_learners()
-                self._chronicle.log(f"training was ended by an exception: {error!r}")
+                self.chronicle.log(f"training was ended by an exception: {error!r}")
                 if not self.is_closed:
                     self.saves.save_run(self.meta())
-                self._chronicle.ended("failed", repr(error))
+                self.chronicle.ended("failed", repr(error))
                 raise
             finally:
                 self._pause_learners()
 
     def _train(self, budget: Budget) -> str:
         """Train, save, and score the final weights; return why training ended."""
-        if note := self._note_of_spent(budget):
-            self._chronicle.event(note)
+        if note := budget.note_of_spent(self.progress.steps, self.training.config.max_seconds):
+            self.chronicle.event(note)
         self._set_goal(budget.steps)
         while not (reason := self._reason_to_stop(budget)):
             self._turn()
@@ -167,7 +169,7 @@ class Supervisor(Owned):
                 reason = "target"
                 self._hold_best()
                 self.saves.save_run(self.meta())
-        if self.training.run_directory is not None and not self._chronicle.is_written:
+        if self.training.run_directory is not None and not self.chronicle.is_written:
             self.saves.save_run(self.meta())
         return reason
 
@@ -208,9 +210,7 @@ class Supervisor(Owned):
     def tune(self, policy: int, values: Mapping[str, Any]) -> None:
         """Set tunable settings of a policy, from its next batch on."""
         self.require_owner()
-        tuned = self.training.policies[policy]
-        tuned.tune(values)
-        self.progress.policies[policy].tuned = tuned.tuned
+        self.training.policies[policy].tune(values)
         self._exploits.set_from_outside(policy)
 
     @owner_only
@@ -225,18 +225,14 @@ class Supervisor(Owned):
                 if self._board is not None:
                     self._board.close()
                 if patience:
-                    self._chronicle.flush()
-                self._chronicle.close()
+                    self.chronicle.flush()
+                self.chronicle.close()
             finally:
-                self._chronicle.end_sending()
+                if self.training.sender is not None:
+                    self.training.sender.close()
                 if self.training.run_directory is not None:
                     self.training.run_directory.release()
             self.training.policies.clear()  # frees their memory, such as replay buffers
-
-    @property
-    def unsent(self) -> tuple[str, ...]:
-        """Parts of the run that were not at its remote directory when the last training ended."""
-        return self._chronicle.unsent
 
     def meta(self) -> list[dict[str, Any]]:
         """Return the metadata of each policy's checkpoint, except steps and versions."""
@@ -271,18 +267,7 @@ class Supervisor(Owned):
             return "interrupted"
         if self.evaluations.has_reached_target:
             return "target"
-        return "callback" if self._chronicle.stop_is_asked else budget.spent(self.progress.steps)
-
-    def _note_of_spent(self, budget: Budget) -> str:
-        """Return a note if the budget is spent before training, with the setting to raise; else ""."""
-        steps, spent = self.progress.steps, budget.spent(self.progress.steps)
-        if spent == "steps":
-            return (
-                f"nothing is left to train: the run is at step {steps:,}, and total_steps={budget.steps} is reached: "
-                f"set total_steps={steps + budget.steps} or more, or in Python call train(steps)"
-            )
-        limit = self.training.config.max_seconds
-        return f"nothing is left to train: max_seconds={limit:g} is spent: raise it" if spent else ""
+        return "callback" if self.chronicle.stop_is_asked else budget.spent(self.progress.steps)
 
     def _is_budget_spent(self, reason: str) -> bool:
         return reason == "seconds" or (reason == "steps" and self.progress.steps >= self.training.config.total_steps)
@@ -312,7 +297,7 @@ class Supervisor(Owned):
             assert best is not None
             weights = {name: tensor.numpy() for name, tensor in best.parameters[policy.id].items()}
             self._transfers.set_weights(policy.number, weights, best.steps)
-            self._chronicle.log(
+            self.chronicle.log(
                 f"the weights of step {best.steps:,} reached the target: the learner returns to them, at step "
                 f"{self.progress.steps:,} of the run"
             )
@@ -324,7 +309,7 @@ class Supervisor(Owned):
         if not self._is_started:
             self._is_started = True
             for note in self.training.notes:
-                self._chronicle.event(note)
+                self.chronicle.event(note)
             self.backend.start()
 
     def _await_lanes(self, budget: Budget) -> Budget:
@@ -344,10 +329,7 @@ class Supervisor(Owned):
         """Poll the roles for a moment, and show the status."""
         self._roles.turn()
         self.progress.seconds = time.monotonic() - self._began
-        self._chronicle.refresh()
-
-    def _take(self, role: str, report: Report) -> None:
-        self._reports.take(role, report)
+        self.chronicle.refresh()
 
     # -- failures --------------------------------------------------------------------------------------------------
 
@@ -365,7 +347,7 @@ class Supervisor(Owned):
                     self._fail(self._roles.with_policies(str(error)), None)
             except KeyboardInterrupt:
                 if not self.is_foreign:
-                    self._chronicle.ended("interrupted", "interrupted", is_urgent=True)
+                    self.chronicle.ended("interrupted", "interrupted", is_urgent=True)
                     self.close(patience=0.0)
                 raise
 
@@ -374,26 +356,19 @@ class Supervisor(Owned):
         self._roles.is_failing = True
         how_to_go_on, directory = "", self.training.run_directory
         if directory is not None:
-            self._chronicle.log(story)
+            self.chronicle.log(story)
             with suppress(RoleDied, LauncherDied):  # the learner may be gone, too
                 self.saves.save_run(self.meta(), FAREWELL_SECONDS)
             # A failure at the first step, or before anything was learned, would only recur.
             is_at_once = isinstance(cause, EnvironmentFailure) and cause.step == 0
             has_learned = self.progress.steps > sum(policy.start.state.steps for policy in self.training.policies)
-            is_there, saved = self._chronicle.is_written, directory.checkpoints.latest_steps()
+            is_there, saved = self.chronicle.is_written, directory.checkpoints.latest_steps()
             if has_learned and not is_at_once and is_there and saved is not None:
                 how_to_go_on = f"\nresume from the last checkpoint with: {directory.resume_command(saved)}"
-        self._chronicle.ended("failed", _in_one_line(story))
+        self.chronicle.ended("failed", in_one_line(story))
         self.close()
         # An exception from another process has no traceback here; the story includes it as text.
         raise TrainingFailed(story + how_to_go_on) from (cause if cause and cause.__traceback__ else None)
-
-
-def _in_one_line(story: str) -> str:
-    """Return a failure's story in one line, with the exception in place of its traceback."""
-    about, _, traces = story.partition(_TRACEBACK)
-    raised = [line for line in traces.rpartition(_TRACEBACK)[2].splitlines() if line[:1].strip()]
-    return ": ".join(filter(None, (about.partition("\n")[0].rstrip(": "), *raised[:1])))
 
 
 def _progress_of(training: Training, specs: Sequence[RoleSpec]) -> Progress:

@@ -200,7 +200,7 @@ class Trainer(Steering, metaclass=_Hinted):
             steps=progress.steps, seconds=progress.seconds, reached_target=stopped == "target",
             target_return=config.target_return, eval_return=status.eval_return, mean_return=status.mean_return,
             stopped=stopped, run_dir=self.run_dir, eval_unfinished=status.eval_unfinished,
-            unsent=self._supervisor.unsent, unsaved=self._supervisor.saves.unsaved,
+            unsent=self._supervisor.chronicle.unsent, unsaved=self._supervisor.saves.unsaved,
         )  # fmt: skip
         if stopped == "interrupted":
             raise TrainingInterrupted(result)

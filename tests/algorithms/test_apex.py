@@ -105,7 +105,7 @@ def test_a_first_priority_is_the_td_error_that_a_learner_of_the_same_weights_fin
     given: dict[int, float] = {}
     replay.buffer.update_priorities = lambda ids, values: given.update(zip(ids.tolist(), values.tolist(), strict=True))
     worker = RolloutWorker(
-        RolloutSpec(0, env, (ReplayPath(replay),), config.seed, 0, 1), arena, lambda *report: None,
+        RolloutSpec(0, env, (ReplayPath(replay),), config.seed, 0), arena, lambda *report: None,
         [Inference(arena, algorithm, "cpu", ReplayPath(replay).steps_taken)],
     )  # fmt: skip
     for _ in range(60):

@@ -81,7 +81,7 @@ class Polled:
         self.policy_worker = PolicyWorker(self.arena, inference) if is_central else None
         self.workers = [
             RolloutWorker(
-                RolloutSpec(i, self.env, (path,), config.seed, 0, 1), self.arena, self.reports.append,
+                RolloutSpec(i, self.env, (path,), config.seed, 0), self.arena, self.reports.append,
                 [] if is_central else [inference],
             )
             for i in range(config.workers)

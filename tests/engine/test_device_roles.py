@@ -16,7 +16,7 @@ from penstock.config import make_config
 from penstock.engine import roster
 from penstock.engine.contracts import LearnerState
 from penstock.engine.endings import TrainingFailed
-from penstock.engine.groups.board import board_for
+from penstock.engine.groups.board import Board
 from penstock.engine.paths.segments import SegmentPath
 from penstock.engine.roles.shared_process import DeviceRole, PairedRole, ThreadedRole, parts_of
 from penstock.engine.roles.specs import LearnerRole, PolicyRole, begin_on, left_as_found
@@ -307,7 +307,7 @@ def test_the_policy_worker_has_an_algorithm_of_its_own_and_begins_with_the_learn
 
 @pytest.mark.parametrize("size", [1, 2])
 def test_a_learner_of_a_group_publishes_for_the_policy_workers_of_all(size):
-    run, board = Collecting(APPO, inference="central"), board_for(size)
+    run, board = Collecting(APPO, inference="central"), Board(size) if size > 1 else None
     group = None if board is None else board.spec
     learner = LearnerRole(run.algorithm, SegmentPath(), LearnerState(version=FIRST_VERSION), None, 1, group=group)
     pair = DeviceRole(learner, PolicyRole(run.algorithm, SegmentPath(), 1)).build(run.arena, run.reports.append)

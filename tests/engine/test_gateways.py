@@ -14,7 +14,7 @@ from penstock.engine.messages import Failed, Listening, NodesSeen, Ready
 from penstock.engine.nodes import dispatcher
 from penstock.engine.nodes.choosing import Wanted
 from penstock.engine.nodes.host import HostReports, NodeLost
-from penstock.engine.nodes.node import Gateway, Node, gateways_between, nodes_of
+from penstock.engine.nodes.node import Gateway, Node, gateways_between
 from penstock.engine.nodes.transport import transport_of
 from penstock.engine.paths.replay import ReplayPath
 from penstock.envs.spaces import ActionSpec, ObservationSpec
@@ -267,10 +267,10 @@ def test_every_node_is_below_one_gateway_of_each_level_and_no_end_has_too_many(n
     for each in (*gateways, *nodes):
         if each.gateway is not None:
             assert each.gateway.below[each.number_there] is each
-            assert set(nodes_of(each)) <= set(each.gateway.nodes)
+            assert set(each.nodes) <= set(each.gateway.nodes)
         if isinstance(each, Gateway):
             assert not each.is_of_gateways or len(each.below) <= FAN_OUT
-            assert [number for below in each.below for number in nodes_of(below)] == list(each.nodes)
+            assert [number for below in each.below for number in below.nodes] == list(each.nodes)
     assert all(node.gateway in gateways[-len(levels[-1]) :] for node in nodes)
 
 

@@ -461,7 +461,7 @@ def test_strangers_who_say_nothing_or_a_byte_now_and_then_are_closed_and_take_no
     monkeypatch.setattr("penstock.engine.nodes.listening.SILENCE", 0.5)
     ends = Ends()
     strangers = [socket.create_connection(ends.address, timeout=5) for _ in range(12)]
-    ends.until(lambda: len(ends.receiver._listener._unproven) == 0)
+    ends.until(lambda: len(ends.receiver._listener._acceptor.unproven) == 0)
     for stranger in strangers:
         with contextlib.suppress(ConnectionError):
             while stranger.recv(4096):  # closed by the other end, whose random bytes come first
@@ -495,7 +495,7 @@ def test_strangers_who_hold_all_connections_without_a_proof_keep_no_node_out(end
             assert stranger.recv(1)
         e.connect(2)
         e.until(lambda: e.status().is_there)
-        assert len(e.receiver._listener._unproven) == 3, "strangers are still there"
+        assert len(e.receiver._listener._acceptor.unproven) == 3, "strangers are still there"
         said = {each.text for each in e.reports if isinstance(each, Note)}
         of_flood = "another came, and 4 had not proven to have the token"
         assert said == {f"warning: a connection to the receiver was refused: {of_flood}"}
@@ -536,7 +536,7 @@ def test_nodes_connect_again_after_the_receiver_could_start_no_thread(ends, monk
         with socket.create_connection(e.address, timeout=5) as stranger:
             assert stranger.recv(1) == b"", "closed at once"
         e.until(lambda: any("can't start new thread" in getattr(each, "text", "") for each in e.reports))
-        assert len(e.receiver._listener._unproven) <= 1
+        assert len(e.receiver._listener._acceptor.unproven) <= 1
     e.sender.close()
     e.connect(2)
     e.until(lambda: e.free() == [0, 1, 2, 3])

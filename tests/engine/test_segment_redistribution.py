@@ -135,7 +135,7 @@ def test_the_successor_of_a_worker_that_died_in_the_middle_of_an_episode_begins_
         run.poll()
     run.arena.requests.reset(0)
     run.arena.reclaim(0)
-    spec = RolloutSpec(0, run.env, (run.path,), run.algorithm.config.seed, 1, 1)
+    spec = RolloutSpec(0, run.env, (run.path,), run.algorithm.config.seed, 1)
     actor = run.path.actor(run.arena, run.algorithm, "cpu", 0, run.reports.append)
     run.workers[0].close()
     run.workers[0] = RolloutWorker(spec, run.arena, run.reports.append, [actor])

@@ -195,7 +195,7 @@ def collected(inference="local", **settings):
     path, _ = SequencePath.create(arena, algorithm, model, Start(), None)
     actor = Inference(arena, algorithm, "cpu", path.steps_taken)
     policy_worker = PolicyWorker(arena, actor) if inference == "central" else None
-    spec = RolloutSpec(0, env, (path,), config.seed, 0, 1)
+    spec = RolloutSpec(0, env, (path,), config.seed, 0)
     worker = RolloutWorker(spec, arena, lambda report: None, [] if policy_worker else [actor])
     for _ in range(120):
         worker.poll()

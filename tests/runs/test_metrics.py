@@ -12,7 +12,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.summary.writer import event_file_writer
 
-from penstock.engine.watching.clock import distribution
+from penstock.engine.watching.metrics import distribution
 from penstock.runs import metrics
 from penstock.runs.descriptions import QUANTILES
 from penstock.runs.metrics import MetricsLog

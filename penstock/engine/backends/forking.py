@@ -137,7 +137,7 @@ def _kill_group(pid: int) -> None:
 
 def _fork(name: str, fds: list[int], own_fds: tuple[int, ...]) -> int:
     from penstock.engine.backends.channel import Channel
-    from penstock.engine.backends.process import answer, run_role
+    from penstock.engine.backends.process import run_process
     from penstock.output import lossy_output
 
     launcher = os.getpid()
@@ -157,6 +157,6 @@ def _fork(name: str, fds: list[int], own_fds: tuple[int, ...]) -> int:
             os.close(fd)
         control = Channel(socket.socket(fileno=fds[0]))
         with lossy_output():
-            status = answer(name, launcher, control) if len(fds) == 1 else run_role(name, launcher, fds[1], control)
+            status = run_process(name, launcher, control, fds[1] if len(fds) > 1 else None)
     finally:
         os._exit(status)

@@ -209,7 +209,7 @@ class LocalBackend(Owned):
         for name, replacement in list(self._replacements.items()):
             if replacement.is_due([process.spec for process in self._processes.values()]):
                 del self._replacements[name]
-                self._fork(replacement.successor())
+                self._fork(replacement.spec.successor(self._arena))
                 for command in replacement.commands:
                     self.send(name, command)
 

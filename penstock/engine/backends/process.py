@@ -46,37 +46,20 @@ def send_setup(send: Callable[[Any], None], setup: Any) -> None:
     send(packed(setup))
 
 
-def run_role(name: str, launcher: int, arena_fd: int, control: Channel) -> int:
-    """Run a role in this freshly forked process; return its exit status."""
+def run_process(name: str, launcher: int, control: Channel, arena_fd: int | None) -> int:
+    """Run a role, without an arena a single call, in this freshly forked process; return its exit status.
+
+    An exception is sent as a `Failed`.
+    """
     _begin(name, launcher)
     try:
-        setup: RoleSetup = _receive_setup(control)
-        _set_threads(setup.spec.num_threads)
-        if isinstance(setup.spec, RolloutRole):
-            os.nice(NICENESS)  # before environments are made: their threads and processes inherit niceness and core
-            if setup.spec.rollout.is_pinned:
-                cores = sorted(os.sched_getaffinity(0))
-                os.sched_setaffinity(0, {cores[setup.spec.rollout.worker % len(cores)]})
-        arena = ExperienceArena.attach(setup.shape, arena_fd)
-        role = setup.spec.build(arena, control.send)
-        control.send(Ready())
-        poll_until_stopped(role, control)
-        role.close()
+        if arena_fd is not None:
+            _run_role(arena_fd, control)
+        else:
+            function, arguments = _receive_setup(control)
+            control.send((function(*arguments),))
     except BaseException as error:
         with contextlib.suppress(OSError):  # the supervisor is gone, which may be the error itself
-            control.send(Failed.of(error))
-        return 1
-    return 0
-
-
-def answer(name: str, launcher: int, control: Channel) -> int:
-    """Make one call in this freshly forked process, and send the result as a tuple of one, or a `Failed`."""
-    _begin(name, launcher)
-    try:
-        function, arguments = _receive_setup(control)
-        control.send((function(*arguments),))
-    except BaseException as error:
-        with contextlib.suppress(OSError):
             control.send(Failed.of(error))
         return 1
     return 0
@@ -87,6 +70,21 @@ def _begin(name: str, launcher: int) -> None:
     FAILING.append(KeyboardInterrupt)  # no signal raises it here, so it is a failure of the environment
     set_parent_death_signal(signal.SIGKILL, launcher)
     setproctitle.setproctitle(f"penstock-{name}")
+
+
+def _run_role(arena_fd: int, control: Channel) -> None:
+    setup: RoleSetup = _receive_setup(control)
+    _set_threads(setup.spec.num_threads)
+    if isinstance(setup.spec, RolloutRole):
+        os.nice(NICENESS)  # before environments are made: their threads and processes inherit niceness and core
+        if setup.spec.rollout.is_pinned:
+            cores = sorted(os.sched_getaffinity(0))
+            os.sched_setaffinity(0, {cores[setup.spec.rollout.worker % len(cores)]})
+    arena = ExperienceArena.attach(setup.shape, arena_fd)
+    role = setup.spec.build(arena, control.send)
+    control.send(Ready())
+    poll_until_stopped(role, control)
+    role.close()
 
 
 def _receive_setup(control: Channel) -> Any:

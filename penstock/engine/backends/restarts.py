@@ -131,12 +131,14 @@ class Replacement:
 
     Attributes
     ----------
+    spec : RoleSpec
+        The dead role.
     commands : list of Command
         Commands to send to the replacement.
     """
 
     def __init__(self, spec: RoleSpec, arena: ExperienceArena, pause: float) -> None:
-        self._spec, self._arena = spec, arena
+        self.spec = spec
         self._not_before = time.monotonic() + pause
         self._deaths: list[tuple[ExperienceArena, int, int]] = []  # arena, worker and death of each policy's requests
         if isinstance(spec, RolloutRole):
@@ -152,10 +154,6 @@ class Replacement:
             or arena.requests.has_passed(death, worker)
             for arena, worker, death in self._deaths
         )
-
-    def successor(self) -> RoleSpec:
-        """Free what the dead role held; return the spec of its replacement."""
-        return self._spec.successor(self._arena)
 
 
 def _count(moments: deque[float], window: float) -> int:

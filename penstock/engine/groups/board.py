@@ -25,6 +25,7 @@ from typing import Any
 
 from torch.distributed import DistNetworkError, DistStoreError, Store
 
+from penstock.ipc.acceptor import Acceptor, wake
 from penstock.ipc.ownership import Owned, owner_only
 
 HERE = "127.0.0.1"
@@ -37,7 +38,7 @@ PROOF_NBYTES = hashlib.sha256().digest_size
 PROOF_SECONDS = 4.0
 """Time for a proof; then the connection is closed."""
 MOST_UNPROVEN = 16
-"""Most connections without a proof; a further one closes a random one, so that idle strangers keep no learner out."""
+"""Most connections without a proof; see `penstock.ipc.acceptor.Acceptor`."""
 _MOST_NBYTES, _MOST_PARTS = 1 << 22, 1 << 12  # of a message
 _FOUND, _NOTHING = b"found", b"nothing"
 
@@ -87,13 +88,13 @@ class Board(Owned):
     def __init__(self, size: int, address: str | None = None) -> None:
         self._values: dict[bytes, bytes] = {}
         self._changed = threading.Condition()
-        self._connections: dict[socket.socket, bool] = {}  # whether the other end has proven that it has the secret
+        self._connections: set[socket.socket] = set()  # of learners that have proven to have the secret
         self._is_closed = False
-        self._listener = socket.create_server((address or HERE, 0))
-        port: int = self._listener.getsockname()[1]
+        self._acceptor = Acceptor(address or HERE, self._serve, MOST_UNPROVEN)
+        port = self._acceptor.address[1]
         secret = secrets.token_bytes(SECRET_NBYTES)
         self.spec = GroupSpec(size, port, address or HERE, is_spread=address is not None, secret=secret)
-        threading.Thread(target=self._accept, name="board", daemon=True).start()
+        self._acceptor.start()
 
     @owner_only
     def close(self) -> None:
@@ -101,46 +102,21 @@ class Board(Owned):
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
-            connections = list(self._connections)
-        for each in (self._listener, *connections):
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)  # wakes its thread
-            each.close()
-
-    def _accept(self) -> None:
-        while not self._is_closed:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                if self._is_closed:
-                    return
-                time.sleep(0.1)  # too many open files: one may be closed by then
-                continue
-            with self._changed:
-                strangers = [each for each, is_proven in self._connections.items() if not is_proven]
-                if len(strangers) == MOST_UNPROVEN:
-                    del self._connections[stranger := secrets.choice(strangers)]
-                    with contextlib.suppress(OSError):
-                        stranger.shutdown(socket.SHUT_RDWR)  # wakes its thread
-                self._connections[connection] = False
-            try:
-                threading.Thread(target=self._serve, args=(connection,), name="board", daemon=True).start()
-            except RuntimeError:  # the system allows no more threads
-                del self._connections[connection]
-                connection.close()
+        self._acceptor.end()
+        for connection in list(self._connections):
+            wake(connection)
 
     def _serve(self, connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError, ValueError):
+            prove(connection, self.spec.secret, is_board=True)
+            connection.settimeout(None)
+            is_there = self._acceptor.take_proof(connection)
+            self._connections.add(connection)
             try:
-                prove(connection, self.spec.secret, is_board=True)
-                connection.settimeout(None)
-                with self._changed:
-                    self._connections[connection] = True
-                while not self._is_closed:
+                while is_there and not self._is_closed:
                     _send(connection, self._answer(_receive(connection)))
             finally:
-                with self._changed:
-                    self._connections.pop(connection, None)
+                self._connections.discard(connection)
 
     def _answer(self, request: Sequence[bytes]) -> list[bytes]:
         operation, *parts = request
@@ -177,11 +153,6 @@ class Board(Owned):
 
     def _has(self, names: Sequence[bytes]) -> bool:
         return all(name in self._values for name in names)
-
-
-def board_for(num_learners: int, address: str | None = None) -> Board | None:
-    """Make the board of a policy's learners; None: there is one learner."""
-    return Board(num_learners, address) if num_learners > 1 else None
 
 
 class BoardStore(Store):

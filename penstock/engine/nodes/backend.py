@@ -13,7 +13,6 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any
 
 from penstock.config import Config, ConfigError
@@ -36,13 +35,12 @@ from penstock.engine.messages import (
 from penstock.engine.nodes.choosing import Place, nodes_wanted
 from penstock.engine.nodes.evaluation import EvaluationShares, PartEvaluated
 from penstock.engine.nodes.host import HostReports, NodeHost, NodeLost, gather_seconds, packages_of
-from penstock.engine.nodes.node import Gateway, Node, gateways_between, nodes_of
+from penstock.engine.nodes.node import Gateway, Node, gateways_between
 from penstock.engine.nodes.placing import LEAVE_SECONDS, Placement
-from penstock.engine.nodes.receiver import RECEIVER, ReceiverRole
+from penstock.engine.nodes.receiver import RECEIVER
 from penstock.engine.nodes.sender import Home
-from penstock.engine.nodes.tasks import Tasks, roles_at_home
-from penstock.engine.nodes.transport import transport_of
-from penstock.engine.roles.specs import EvaluatorRole, LearnerRole, RolloutRole, name_of, policy_of
+from penstock.engine.nodes.tasks import Tasks
+from penstock.engine.roles.specs import EvaluatorRole, LearnerRole, name_of, policy_of
 from penstock.engine.watching.time_spent import WALL
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RoleKind
@@ -110,32 +108,27 @@ class NodesBackend(Owned):
         self._address: tuple[str, int] | None = None  # of the receiver, once it listens
         self._delay = OwnDelay()
         self._pumped_at = math.inf
-        rollout = next(spec.rollout for spec in specs if isinstance(spec, RolloutRole))
-        self._packages = packages_of(rollout.env)
+        evaluator = next(spec for spec in specs if isinstance(spec, EvaluatorRole))
+        self._packages = packages_of(evaluator.env)
         self._about_home = about_here(self._packages)
         self.has_lanes = False
-        turns = tuple(learner.algorithm.synchronous for learner in learners)
-        transports = tuple(map(transport_of, rollout.paths))
-        self._evaluations: EvaluationShares | None = None  # of evaluators on nodes
-        at_home = roles_at_home(specs, self._config)
-        if self._config.evaluator == "node":
-            (evaluator,) = (spec for spec in at_home if isinstance(spec, EvaluatorRole))
-            at_home.remove(evaluator)
-            self._evaluations = EvaluationShares(evaluator, arena)
+        # Of evaluators on nodes.
+        self._evaluations = EvaluationShares(evaluator, arena) if self._config.evaluator == "node" else None
         self._tasks = Tasks(specs, arena.shape, self._cores, self._evaluations)
         self._is_closed = False
         self._placement = Placement(
-            self._connection, self._make_host, self._nodes, self._config, self._run, self._handle
+            self._connection, self._start_host, self._nodes, self._config, self._run, self._handle
         )
-        workers = [range(part.start * self._cores, part.stop * self._cores) for part in map(nodes_of, self._nearest)]
         with ExitStack() as on_failure:
             self._connection.num_users += 1
             on_failure.callback(self._disconnect)
             on_failure.callback(self._placement.release)
             self._placement.begin()
-            late = [each.number_there for each in self._nearest if not self._is_placed(each)]
-            receiver = ReceiverRole(self._connection.home, self._token, self._run, workers, transports, turns, late)
-            self._local = LocalBackend(arena, [*at_home, receiver], self._take, restarts)
+            roles = self._tasks.of_home(
+                self._connection.home, self._token, self._run, [each.nodes for each in self._nearest],
+                missing=[each.number_there for each in self._nearest if not self._is_placed(each)],
+            )  # fmt: skip
+            self._local = LocalBackend(arena, roles, self._take, restarts)
             on_failure.callback(self._local.close, 0.0)
             self._require_alike()
             on_failure.pop_all()
@@ -253,14 +246,14 @@ class NodesBackend(Owned):
             if self._is_head_gone:
                 raise RoleDied("the head node of the Ray cluster is gone, and all nodes with it")
 
-    def _make_host(self, node: Node, place: Place) -> Any:
-        """Start the host of a node, or of a gateway, which reserves no core of its machine."""
-        kind: type[NodeHost] = NodeHost
-        cores, number = place.cores, len(self._nodes)
-        if isinstance(node, Gateway):
-            kind, cores, number = self._gateway_host.GatewayHost, 0, len(self._gateways)
+    def _start_host(self, node: Node, place: Place) -> Any:
+        """Start the host of a node."""
+        return self._start(NodeHost, node, place, place.cores, gather_seconds(len(self._nodes)))
+
+    def _start(self, kind: type[NodeHost], node: Node, place: Place, cores: int, gathers: float) -> Any:
+        """Start the host of a node or gateway, which takes some of the reserved cores, and gathers for some seconds."""
         name, resources = f"{node.name}, host {node.incarnation + 1}, of run {self._run:x}", node.wanted.resources
-        return self._hosted.Hosted(kind, place, cores, resources, name, self._packages, gather_seconds(number))
+        return self._hosted.Hosted(kind, place, cores, resources, name, self._packages, gathers)
 
     def _require_alike(self) -> None:
         """Wait until all hosts have started, and compare their software with that of home."""
@@ -418,7 +411,7 @@ class NodesBackend(Owned):
 
     def _is_placed(self, node: Node) -> bool:
         """Whether a node, or any node of a gateway, has a host."""
-        return any(self._nodes[number].host is not None for number in nodes_of(node))
+        return any(self._nodes[number].host is not None for number in node.nodes)
 
     def _place_gateways(self) -> None:
         """Start a host for each gateway without one, on the machine of one of its nodes; it reserves no core."""
@@ -428,7 +421,8 @@ class NodesBackend(Owned):
             nodes = [self._nodes[number] for number in gateway.nodes]
             places = [node.place for node in nodes if node.host is not None and node.place is not None]
             if places and self._connection.has_head:
-                gateway.take(self._make_host(gateway, places[-1 if gateway.is_of_gateways else 0]))
+                kind, place = self._gateway_host.GatewayHost, places[-1 if gateway.is_of_gateways else 0]
+                gateway.take(self._start(kind, gateway, place, 0, gather_seconds(len(self._gateways))))
 
     def _advance_gateway(self, gateway: Gateway) -> None:
         """Send its task to a gateway's host that has started; deliver its reports, and those of its nodes' hosts.
@@ -444,7 +438,7 @@ class NodesBackend(Owned):
         if not gateway.has_begun:
             if host.is_begun() and address is not None:
                 missing = [each.number_there for each in gateway.below if not self._is_placed(each)]
-                parts = [nodes_of(each) for each in gateway.below]
+                parts = [each.nodes for each in gateway.below]
                 home, ip = self._home_of(gateway, address), host.machine.address.rpartition(":")[0]
                 shard = None if gateway.is_of_gateways else self._leaves.index(gateway)
                 host.begin(self._tasks.of_gateway(home, ip, parts, missing, shard))
@@ -509,7 +503,7 @@ class NodesBackend(Owned):
             else:
                 self.has_lanes |= status.is_there
                 self._greet(each)
-                if self._is_shown(each.number):
+                if each.number < self._config.least_nodes or each.incarnation:  # an optional node has had a host
                     nodes[each.number] = each.status
         if nodes or gateways:
             self._handle(RECEIVER, NodesSeen(nodes, gateways))
@@ -523,21 +517,18 @@ class NodesBackend(Owned):
     def _show(self, node: Node) -> None:
         self._handle(node.name, NodesSeen({node.number: node.status}))
 
-    def _is_shown(self, number: int) -> bool:
-        """Whether the status of a node is shown; an optional node is shown once it has had a host."""
-        return number < self._config.least_nodes or self._nodes[number].incarnation > 0
-
     def _take(self, role: str, report: Report) -> None:
         """Pass on a report of a role at home, after completing the statuses of nodes in it."""
-        if isinstance(report, Listening):
-            self._address = report.address
-        elif isinstance(report, NodesSeen):
-            self._take_statuses(self._nearest, report.statuses)
-        elif isinstance(report, Died) and role == RECEIVER:
-            self._handle(role, replace(report, story=f"{report.story}: nodes reconnect"))
-        else:
-            self._handle(role, report)
-            if isinstance(report, Died):  # its successor needs the addresses of the shards
-                for (learner, _), found in self._shards.items():
-                    if learner == role:
-                        self._local.send(role, found)
+        match report:
+            case Listening(address):
+                self._address = address
+            case NodesSeen(statuses):
+                self._take_statuses(self._nearest, statuses)
+            case Died(story) if role == RECEIVER:
+                self._handle(role, Died(f"{story}: nodes reconnect"))
+            case Died():
+                self._handle(role, report)
+                for found in [found for (learner, _), found in self._shards.items() if learner == role]:
+                    self._local.send(role, found)  # its successor needs the addresses of the shards
+            case _:
+                self._handle(role, report)

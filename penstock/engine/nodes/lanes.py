@@ -218,18 +218,78 @@ class NodeLanes:
         self.arena.give_up(self.node)
 
 
-class StepNodeLanes(NodeLanes):
-    """Lanes of a node whose steps go into the replay buffer at home; parameters are those of `NodeLanes`."""
+class AdmittedSteps:
+    """Steps that the rate limiter at home admits for a node, whose lanes are those of some rollout workers."""
 
-    def __init__(self, node: int, workers: range, arena: ExperienceArena, transport: Any, takes_turns: bool) -> None:
+    def __init__(self, arena: ExperienceArena, replay: Any, workers: range) -> None:
+        self._arena, self._replay = arena, replay
+        self._open = arena.open_steps[workers.start : workers.start + 1]
+        self._spare = int(self._open[0])  # admitted, but granted to no node; at first those of a dead receiver
+
+    def lend(self, most: int) -> int:
+        """Admit up to `most` steps; return their number."""
+        count = min(self._spare, most)
+        self._spare -= count
+        chunk = min(self._arena.shape.group_size, self._replay.limiter.largest_insert)
+        while most - count >= chunk and self._replay.admit(chunk, self._arena):
+            count += chunk
+            self._open += chunk
+        return count
+
+    def spend(self, count: int) -> None:
+        """Record that the node has taken further granted steps."""
+        self._open -= count
+
+    def take_back(self, count: int) -> None:
+        """Take back steps that a lost node was granted and has not taken."""
+        self._spare += count
+
+
+class StepPool:
+    """Steps that a gateway was granted and that no node has taken: entries in the ring of its arena."""
+
+    def __init__(self, arena: ExperienceArena) -> None:
+        self._arena = arena
+        self._lock = threading.Lock()
+        self._lent = 0  # to nodes
+
+    def lend(self, most: int) -> int:
+        """Lend a node up to `most` steps; return their number."""
+        with self._lock:
+            count = max(0, min(most, len(self._arena.full) - self._lent))
+            self._lent += count
+            return count
+
+    def spend(self, count: int) -> None:
+        """Remove lent steps that a node has taken; the sender reports them."""
+        with self._lock:
+            self._lent -= count
+            self._arena.full.pop_many(count)
+        self._arena.learner_bell.ring()
+
+    def take_back(self, count: int) -> None:
+        """Record that the node will not take lent steps."""
+        with self._lock:
+            self._lent -= count
+
+
+class StepNodeLanes(NodeLanes):
+    """Lanes of a node whose steps are written into a replay buffer, or are forwarded by a gateway.
+
+    Parameters are those of `NodeLanes`, and the pool of a gateway; None: home, which admits steps for each node.
+    """
+
+    def __init__(
+        self, node: int, workers: range, arena: ExperienceArena, transport: Any, takes_turns: bool,
+        pool: StepPool | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(node, workers, arena, transport, takes_turns)
         self._replay = transport.path.replay
         self._transport = transport
         self._fields = fields_of_call(transport.fields(arena.shape), arena.shape.group_size)
         self._most = steps_ahead(self.num_lanes)
         self._counting = threading.Lock()  # one thread grants, another receives counts of taken steps
-        self._open = arena.open_steps[workers.start : workers.start + 1]
-        self._spare = int(self._open[0])  # admitted, but granted to no node; at first those of a dead receiver
+        self._pool = pool or AdmittedSteps(arena, self._replay, workers)
         self._granted = self._taken = 0  # on the present connection
         self._steps, self._lag = 0, 0.0
         self._inbox = self._make_inbox()
@@ -240,7 +300,7 @@ class StepNodeLanes(NodeLanes):
             room = self._most - (self._granted - self._taken)
             if not self._replay.is_wanted(int(self.arena.control[Control.GOAL])):
                 room = 0
-            count = self._admit(max(0, room))
+            count = self._pool.lend(max(0, room))
             self._granted += count
         return np.zeros(count, np.int64)
 
@@ -249,7 +309,7 @@ class StepNodeLanes(NodeLanes):
         if frame.kind is Kind.TAKEN:
             with self._counting:
                 taken, self._taken = frame.number - self._taken, frame.number
-                self._spend(taken)
+                self._pool.spend(taken)
             if self._transport.is_sharded:  # nothing else arrives
                 self._measure_steps(taken, frame)
                 return self.arena.learner_bell, self.bell
@@ -279,84 +339,10 @@ class StepNodeLanes(NodeLanes):
 
     def _reclaim(self) -> None:
         with self._counting:
-            self._withdraw(max(0, self._granted - self._taken))
+            self._pool.take_back(max(0, self._granted - self._taken))
             self._granted = self._taken = 0
             self._inbox = self._make_inbox()  # the node's unfinished episodes are dropped
 
     def _make_inbox(self) -> Any:
-        return self._transport.inbox(self.arena)
-
-    def _admit(self, most: int) -> int:
-        """Admit up to `most` steps; return their number."""
-        count = min(self._spare, most)
-        self._spare -= count
-        chunk = min(self.arena.shape.group_size, self._replay.limiter.largest_insert)
-        while most - count >= chunk and self._replay.admit(chunk, self.arena):
-            count += chunk
-            self._open += chunk
-        return count
-
-    def _spend(self, count: int) -> None:
-        """Record that the node has taken further granted steps."""
-        self._open -= count
-
-    def _withdraw(self, count: int) -> None:
-        """Take back steps that a lost node was granted and has not taken."""
-        self._spare += count
-
-
-class StepPool:
-    """Steps that a gateway was granted and that no node has taken: entries in the ring of its arena.
-
-    Parameters
-    ----------
-    arena
-        The policy's arena at the gateway.
-    """
-
-    def __init__(self, arena: ExperienceArena) -> None:
-        self._arena = arena
-        self._lock = threading.Lock()
-        self._lent = 0  # to nodes
-
-    def lend(self, most: int) -> int:
-        """Lend a node up to `most` steps; return their number."""
-        with self._lock:
-            count = max(0, min(most, len(self._arena.full) - self._lent))
-            self._lent += count
-            return count
-
-    def spend(self, count: int) -> None:
-        """Remove lent steps that a node has taken; the sender reports them."""
-        with self._lock:
-            self._lent -= count
-            self._arena.full.pop_many(count)
-        self._arena.learner_bell.ring()
-
-    def take_back(self, count: int) -> None:
-        """Record that the node will not take lent steps."""
-        with self._lock:
-            self._lent -= count
-
-
-class RelayedStepLanes(StepNodeLanes):
-    """Lanes of a node whose steps a gateway forwards, or keeps; the pool is shared by all nodes of the gateway."""
-
-    def __init__(
-        self, pool: StepPool, node: int, workers: range, arena: ExperienceArena, transport: Any, takes_turns: bool
-    ) -> None:
-        self._pool = pool
-        super().__init__(node, workers, arena, transport, takes_turns)
-
-    def _make_inbox(self) -> Any:
-        buffer = self._replay.buffer  # an outbox, or the gateway's shard
-        return RelayInbox(buffer) if isinstance(buffer, Outbox) else super()._make_inbox()
-
-    def _admit(self, most: int) -> int:
-        return self._pool.lend(most)
-
-    def _spend(self, count: int) -> None:
-        self._pool.spend(count)
-
-    def _withdraw(self, count: int) -> None:
-        self._pool.take_back(count)
+        buffer = self._replay.buffer  # of home, a gateway's shard, or the outbox of a gateway that forwards
+        return RelayInbox(buffer) if isinstance(buffer, Outbox) else self._transport.inbox(self.arena)

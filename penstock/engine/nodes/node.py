@@ -87,6 +87,16 @@ class Node:
         """ "node-<number>"."""
         return f"node-{self.number}"
 
+    @property
+    def nodes(self) -> range:
+        """Its number; of a gateway: numbers of the nodes below it."""
+        return range(self.number, self.number + 1)
+
+    @property
+    def num_there(self) -> int:
+        """Number of connected nodes: 1 or 0; of a gateway: those below it."""
+        return int(self.status.is_there)
+
     def take(self, host: Hosted) -> None:
         """Take a new host."""
         self.host, self.has_begun, self.going = host, False, ""
@@ -169,7 +179,7 @@ class Gateway(Node):
     @property
     def num_there(self) -> int:
         """Number of connected nodes below it."""
-        return sum(each.num_there if isinstance(each, Gateway) else each.status.is_there for each in self.below)
+        return sum(each.num_there for each in self.below)
 
     def lose(self) -> Machine:
         """Kill the host; return its machine."""
@@ -179,11 +189,6 @@ class Gateway(Node):
     def update(self, status: NodeStatus) -> None:
         """Update the status, with the number of nodes."""
         super().update(replace(status, nodes=len(self.nodes), nodes_there=self.num_there))
-
-
-def nodes_of(node: Node) -> range:
-    """Return the numbers of a gateway's nodes, or that of a node itself."""
-    return node.nodes if isinstance(node, Gateway) else range(node.number, node.number + 1)
 
 
 def gateways_between(levels: Sequence[Sequence[range]], nodes: Sequence[Node]) -> list[Gateway]:

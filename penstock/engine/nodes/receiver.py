@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from penstock.engine.contracts import Role
 from penstock.engine.messages import Command, Dismiss, GoOnWithout, Listening, NodesSeen, Note, Tell, unknown
 from penstock.engine.nodes.dispatcher import Dispatcher
-from penstock.engine.nodes.lanes import NodeLanes, RelayedStepLanes, StepNodeLanes, StepPool
+from penstock.engine.nodes.lanes import NodeLanes, StepNodeLanes, StepPool
 from penstock.engine.nodes.link import Link
 from penstock.engine.nodes.listening import Listener
 from penstock.engine.nodes.poller import Poller
@@ -158,7 +158,7 @@ class Receiver:
         """Make the lanes of all nodes for one policy."""
         make: Callable[..., NodeLanes] = NodeLanes
         if transport.unit == "steps":
-            make = partial(RelayedStepLanes, StepPool(arena)) if self._spec.relays else StepNodeLanes
+            make = partial(StepNodeLanes, pool=StepPool(arena) if self._spec.relays else None)
         return [make(node, workers, arena, transport, takes_turns) for node, workers in enumerate(self._spec.workers)]
 
     def _go_on_without(self, node: int) -> None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 
 from penstock.config import Config
-from penstock.engine.acting.inference import MakeWeights, SharedWeights
-from penstock.engine.contracts import Role, RoleSpec
+from penstock.engine.acting.inference import SharedWeights
+from penstock.engine.contracts import RoleSpec
 from penstock.engine.groups.follower import RankRole
-from penstock.engine.messages import Tell
 from penstock.engine.nodes.dispatcher import WEIGHTS_INTERVAL
 from penstock.engine.nodes.evaluation import EvaluationShares
 from penstock.engine.nodes.host import HostTask
@@ -21,7 +20,7 @@ from penstock.engine.nodes.receiver import ReceiverRole
 from penstock.engine.nodes.sender import Home, SenderRole
 from penstock.engine.nodes.shards import ShardRole
 from penstock.engine.nodes.transport import SegmentTransport, transport_of
-from penstock.engine.roles.specs import LearnerRole, PolicyRole, RolloutRole
+from penstock.engine.roles.specs import EvaluatorRole, LearnerRole, PolicyRole, RolloutRole
 from penstock.engine.roster import on_device
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
@@ -51,17 +50,8 @@ class AnnouncedWeights(SharedWeights):
             self._arena.ring_rollout_workers()
 
 
-@dataclass(frozen=True)
-class HomeLearnerRole(LearnerRole):
-    """The learner of a run whose lanes are on nodes."""
-
-    def build(self, arena: ExperienceArena, report: Tell, weights: MakeWeights | None = None) -> Role:
-        """Make the learner."""
-        return super().build(arena, report, weights or AnnouncedWeights)
-
-
 class Tasks:
-    """Maker of the tasks of hosts.
+    """Maker of the roles of home, and of the tasks of hosts.
 
     Parameters
     ----------
@@ -79,12 +69,25 @@ class Tasks:
         self, specs: Sequence[RoleSpec], shape: RunShape, cores: int, evaluations: EvaluationShares | None
     ) -> None:
         self._shape, self._cores, self._evaluations = shape, cores, evaluations
+        self._specs = specs
         self._rollouts = [spec for spec in specs if isinstance(spec, RolloutRole)]
+        self._transports = tuple(map(transport_of, self._rollouts[0].rollout.paths))
         self._policy_workers = [spec for spec in specs if isinstance(spec, PolicyRole)]
         self._ranks = {spec.rank: spec for spec in specs if isinstance(spec, RankRole)}
         learners = [spec for spec in specs if isinstance(spec, LearnerRole)]
         self._takes_turns = tuple(learner.algorithm.synchronous for learner in learners)
-        self._forgives_environments = learners[0].algorithm.config.on_env_error == "restart"
+        self._config: Config = learners[0].algorithm.config
+
+    def of_home(
+        self, ip: str, token: bytes, run: int, nodes: Sequence[range], missing: Collection[int]
+    ) -> list[RoleSpec]:
+        """Return the roles at home, the receiver included; parameters as for `ReceiverRole` and `of_gateway`."""
+        workers = self._workers_of(nodes)
+        stays = [
+            replace(spec, weights=AnnouncedWeights) if isinstance(spec, LearnerRole) else spec
+            for spec in self._specs if self._stays_at_home(spec)
+        ]  # fmt: skip
+        return [*stays, ReceiverRole(ip, token, run, workers, self._transports, self._takes_turns, missing)]
 
     def of_node(self, home: Home, number: int) -> bytes:
         """Return the pickled task of the host of node `number`, which connects to `home`."""
@@ -92,7 +95,7 @@ class Tasks:
         first = number * self._cores
         shapes = [self._of_node(shape, first) for shape in (self._shape, *self._shape.others)]
         shape = replace(shapes[0], others=tuple(shapes[1:]))
-        transports = [transport_of(path).to_node() for path in self._rollouts[0].rollout.paths]
+        transports = [each.to_node() for each in self._transports]
         specs: list[RoleSpec] = []
         for worker, role in enumerate(self._rollouts[first : first + self._cores]):
             rollout = replace(
@@ -129,11 +132,9 @@ class Tasks:
         first, end = nodes[0].start, nodes[-1].stop
         of_policies = (self._shape, *self._shape.others)
         shapes = [self._of_node(shape, first * self._cores, end - first) for shape in of_policies]
-        at_home = list(map(transport_of, self._rollouts[0].rollout.paths))
-        transports = [each.to_node() for each in at_home]
-        workers = [range((part.start - first) * self._cores, (part.stop - first) * self._cores) for part in nodes]
-        specs = relay_roles(home, ip, workers, transports, self._takes_turns, missing)
-        for policy, each in enumerate(at_home):
+        transports = [each.to_node() for each in self._transports]
+        specs = relay_roles(home, ip, self._workers_of(nodes), transports, self._takes_turns, missing)
+        for policy, each in enumerate(self._transports):
             if each.is_sharded and shard is not None:
                 specs.append(ShardRole(ip, home.token, home.run, each.path.replay.buffer.maker_of(shard), policy))
         return self._pickled(replace(shapes[0], others=tuple(shapes[1:])), specs, transports)
@@ -149,6 +150,18 @@ class Tasks:
         there = NodeRankRole(on_device(role.algorithm, device), role.group, rank, num_threads)
         return self._pickled(shape, [there])
 
+    def _stays_at_home(self, spec: RoleSpec) -> bool:
+        if isinstance(spec, RankRole):
+            return spec.rank < self._config.learners_at_home
+        return not isinstance(spec, RolloutRole | PolicyRole) and not (
+            isinstance(spec, EvaluatorRole) and self._evaluations is not None
+        )
+
+    def _workers_of(self, nodes: Sequence[range]) -> list[range]:
+        """Return the rollout workers of the ends that connect, in the arena of the end that they connect to."""
+        first = nodes[0].start
+        return [range((part.start - first) * self._cores, (part.stop - first) * self._cores) for part in nodes]
+
     def _of_node(self, shape: RunShape, first_worker: int, num_nodes: int = 1) -> RunShape:
         """Shape of a policy's arena on a node, or at the gateway of several."""
         return replace(shape, num_workers=num_nodes * self._cores, first_worker=first_worker, others=())
@@ -157,7 +170,7 @@ class Tasks:
         self, shape: RunShape, specs: Sequence[RoleSpec], transports: Sequence[SegmentTransport] = ()
     ) -> bytes:
         with leaving_machine():
-            return packed(HostTask(shape, specs, self._forgives_environments, transports))
+            return packed(HostTask(shape, specs, self._config.on_env_error == "restart", transports))
 
 
 def relay_roles(
@@ -183,14 +196,3 @@ def relay_roles(
     learned = enumerate(transports[: len(takes_turns)])
     senders = [SenderRole(home, each.path, each.unit, n, relays=True) for n, each in learned]
     return [receiver, *senders]
-
-
-def roles_at_home(specs: Sequence[RoleSpec], config: Config) -> list[RoleSpec]:
-    """Return the roles of a run that stay at home."""
-    first_away = config.learners_at_home
-    return [
-        HomeLearnerRole(**vars(spec)) if isinstance(spec, LearnerRole) else spec
-        for spec in specs
-        if not isinstance(spec, RolloutRole | PolicyRole)
-        and not (isinstance(spec, RankRole) and spec.rank >= first_away)
-    ]

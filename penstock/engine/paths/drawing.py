@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 import torch
@@ -110,25 +110,17 @@ class Uses:
         self._ids[rows] = ids
 
 
-class Draw(Protocol):
-    """Draw of one store's segments for a batch."""
-
-    num_uniform: int
-    """Draws that fell back to uniform ones."""
-
-    def __call__(self, progress: float) -> Segments: ...
-
-
-class PlainDraw:
-    """Draw by the store's sampler."""
+class Draw:
+    """Draw of one store's segments for a batch, by the store's sampler."""
 
     num_uniform = 0
+    """Draws that fell back to uniform ones."""
 
     def __init__(self, store: SegmentStore) -> None:
         self._store = store
 
     def __call__(self, progress: float) -> Segments:
-        """Return the segments of a batch."""
+        """Return the segments of a batch, at a fraction `progress` of ``total_steps``."""
         return self._store.sample()
 
 
@@ -139,7 +131,7 @@ def make_draws(algorithm: SegmentAlgorithm, arena: ExperienceArena, stores: Sequ
     def draw_of(store: SegmentStore) -> Draw:
         if encoder is not None and store.source.compares:
             return ComparingDraw(algorithm, store, encoder)
-        return PlainDraw(store)
+        return Draw(store)
 
     return [draw_of(store) for store in stores]
 
@@ -191,12 +183,13 @@ class Candidates:
         return Candidates(*(np.delete(each, places) for each in (self.rows, self.ids, self.distance, self.uses)))
 
 
-class ComparingDraw:
+class ComparingDraw(Draw):
     """Draw of the best among more candidates than are needed: attentive and elite replay.
 
     Attentive replay (Sun et al. 2020, doi 10.1609/aaai.v34i04.6049) prefers segments whose states are closest to the
     lanes' current states. Elite replay (github.com/parralplex/elite_buffer_vtrace) prefers those whose features have
-    changed least since they were collected, by one of four strategies.
+    changed least since they were collected, by one of four strategies. A draw is uniform if segments were overwritten
+    before they were compared.
 
     Parameters
     ----------
@@ -204,15 +197,11 @@ class ComparingDraw:
         Algorithm; its seed is used for the projection and for the draws.
     store, encoder
         Store and encoder of the segments.
-
-    Attributes
-    ----------
-    num_uniform
-        Draws that fell back to uniform ones, because segments were overwritten before they were compared.
     """
 
     def __init__(self, algorithm: SegmentAlgorithm, store: SegmentStore, encoder: FeatureEncoder) -> None:
-        self._store, self._encoder = store, encoder
+        super().__init__(store)
+        self._encoder = encoder
         self._source, self._buffer = store.source, store.buffer
         self._projected = Projection(store.source.projection, algorithm.config.seed)
         self._is_elite = store.source.kind == "elite"
@@ -222,7 +211,6 @@ class ComparingDraw:
         )  # fmt: skip
         self._uses = Uses(self._buffer.capacity)
         self._random = np.random.default_rng((algorithm.config.seed, 1))
-        self.num_uniform = 0
 
     def __call__(self, progress: float) -> Segments:
         """Return the segments of a batch, at a fraction `progress` of ``total_steps``."""

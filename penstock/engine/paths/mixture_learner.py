@@ -16,7 +16,7 @@ from penstock.engine.messages import Save, Tell
 from penstock.engine.paths.drawing import DrawAhead, DrawOnRequest, make_draws
 from penstock.engine.paths.segment_learner import SegmentLearner
 from penstock.engine.roles.learner import save_contents
-from penstock.engine.watching.clock import distribution
+from penstock.engine.watching.metrics import distribution
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.batch import Batch
 from penstock.experience.segment_store import Segments, SegmentStore

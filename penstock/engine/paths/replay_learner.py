@@ -22,7 +22,7 @@ from penstock.engine.contracts import LearnerState
 from penstock.engine.messages import Command, DrawFrom, Note, Save, Tell
 from penstock.engine.paths.captured_updates import CapturedUpdate
 from penstock.engine.roles.learner import Learner, save_contents
-from penstock.engine.watching.clock import distribution
+from penstock.engine.watching.metrics import distribution
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.batch import SequenceBatch, TransitionBatch
 from penstock.experience.run_replay import Replay
@@ -300,9 +300,8 @@ class ReplayLearner(Learner):
         else:
             is_time = self._steps != self._reported_steps and time.monotonic() >= self._next_report
         reaches_goal = self._reported_steps < self._arena.control[Control.GOAL] <= self._steps
-        if is_time or reaches_goal:
-            self._has_queued_report = True
-        self._send_queued_report()
+        if self._has_queued_report or is_time or reaches_goal:
+            self._report_now()
 
     def _save(self, command: Save) -> None:
         self._report_now()  # the status shows the steps of the checkpoint

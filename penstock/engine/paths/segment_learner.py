@@ -17,7 +17,7 @@ from penstock.engine.acting.pinned import PinnedMemory
 from penstock.engine.contracts import LearnerState
 from penstock.engine.messages import Note, Tell
 from penstock.engine.roles.learner import Learner
-from penstock.engine.watching.clock import distribution
+from penstock.engine.watching.metrics import distribution
 from penstock.experience.arena import Control, ExperienceArena
 from penstock.experience.batch import Batch
 from penstock.experience.layout import row_name

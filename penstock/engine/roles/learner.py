@@ -351,16 +351,14 @@ class Learner:
         # An update that does not change the policy reports no metrics of it: the last ones are kept.
         self._metrics, self._has_queued_report = {**self._metrics, **metrics}, True
         if not self._uses_clock or time.monotonic() >= self._next_report or self._has_reached_goal:
-            self._send_queued_report()
-
-    def _report_now(self) -> None:
-        """Report the progress of learning, without an update."""
-        self._has_queued_report = True
-        self._send_queued_report()
+            self._report_now()
 
     def _send_queued_report(self) -> None:
-        if not self._has_queued_report:
-            return
+        if self._has_queued_report:
+            self._report_now()
+
+    def _report_now(self) -> None:
+        """Report the progress of learning."""
         self._has_queued_report = False
         self._reported_steps = self._steps
         self._next_report = time.monotonic() + REPORT_INTERVAL

@@ -39,7 +39,6 @@ class RolloutSpec:
     """Data path of each policy."""
     seed: int
     incarnation: int
-    num_threads: int
     lanes_per_worker: tuple[int, ...] = ()
     """Lanes of each policy, where a population shares the workers."""
     uses_clock: bool = True
@@ -153,7 +152,6 @@ class LaneGroup:
         self.envs = make_group(
             spec.env.of_one, shape.envs_per_group, seed=spec.seed, first_lane=_first_lane(spec, arenas[0], number),
             worker_index=shape.first_worker + spec.worker, incarnation=spec.incarnation,
-            num_threads=spec.num_threads,
             games=games_of(arenas, spec.env.seats, group=number, seed=spec.seed, incarnation=spec.incarnation),
         )  # fmt: skip
         self._clock = clock

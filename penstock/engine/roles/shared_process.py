@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
-from penstock.engine.contracts import SLEEP, SPIN, LeavesNothing, OfPolicy, Role, RoleSpec
+from penstock.engine.contracts import SLEEP, SPIN, LeavesNothing, Role, RoleSpec
 from penstock.engine.groups.follower import RankRole
 from penstock.engine.messages import Command, Failed, FromRole, Report, Tell, ToRole
 from penstock.engine.roles.specs import LearnerRole, PolicyRole
@@ -60,13 +60,13 @@ class DeviceRole:
         of_policy = arena.policies[self.policy.policy]
         # Each role has its own copy of the algorithm, which may have state, as in two processes.
         policy = replace(self.policy, algorithm=copy.deepcopy(self.policy.algorithm))
+        spec = self.learner
         weights: MakeWeights = through_block
-        if self.learner.group is None:
+        if isinstance(spec, LearnerRole) and spec.group is None:
             exchange = WeightsExchange()
-            learner = self.learner.build(arena, report, partial(LearnerWeights, exchange=exchange))
+            spec = replace(spec, weights=partial(LearnerWeights, exchange=exchange))
             weights = partial(InferenceWeights, exchange=exchange)
-        else:
-            learner = self.learner.build(arena, report)
+        learner = spec.build(arena, report)
 
         def build_policy_worker() -> Role:
             device = policy.algorithm.config.device
@@ -244,8 +244,8 @@ def policies_by_role(specs: Sequence[RoleSpec], names: Sequence[str]) -> dict[st
     """
     found = {}
     for spec in specs if len(names) > 1 else ():
-        parts = [each for each in parts_of([spec]) if isinstance(each, OfPolicy)]
-        named = dict.fromkeys(names[part.policy] for part in parts if part.policy < len(names))
+        policies = (getattr(part, "policy", None) for part in parts_of([spec]))  # None: the role serves all
+        named = dict.fromkeys(names[policy] for policy in policies if policy is not None and policy < len(names))
         if named:
             kind = "policy" if len(named) == 1 else "policies"
             found[spec.name] = f"of {kind} {' and '.join(map(repr, named))}"

@@ -42,17 +42,13 @@ class RolloutRole:
 
     rollout: RolloutSpec
     algorithms: tuple[Algorithm, ...] = ()
+    num_threads: ClassVar[int] = 1
     is_vital: ClassVar[bool] = False
 
     @property
     def name(self) -> str:
         """ "rollout-<number>"."""
         return f"rollout-{self.rollout.worker}"
-
-    @property
-    def num_threads(self) -> int:
-        """Native threads of the worker."""
-        return self.rollout.num_threads
 
     def build(self, arena: ExperienceArena, report: Tell) -> Role:
         """Make the rollout worker and its lanes."""
@@ -109,6 +105,8 @@ class LearnerRole:
     num_threads: int
     policy: int = 0
     group: GroupSpec | None = None
+    weights: MakeWeights | None = None
+    """Constructor of the transport by which weights are published; None: the arena's block."""
 
     @property
     def is_vital(self) -> bool:
@@ -120,21 +118,14 @@ class LearnerRole:
         """ "learner", and for further policies "learner-<number>"."""
         return name_of(RoleKind.LEARNER, self.policy)
 
-    def build(self, arena: ExperienceArena, report: Tell, weights: MakeWeights | None = None) -> Role:
-        """Make the learner of the data path, with its model and optimisers.
-
-        Parameters
-        ----------
-        arena, report
-            Arena of the run, and function for reports.
-        weights
-            Constructor of the transport by which weights are published; None: the arena's block.
-        """
+    def build(self, arena: ExperienceArena, report: Tell) -> Role:
+        """Make the learner of the data path, with its model and optimisers."""
         from penstock.engine.acting.inference import through_block
 
         begin_on(self.algorithm.config.device)
         arena = arena.policies[self.policy]
-        learner = self.path.learner(arena, self.algorithm, self.state, self.learning, report, weights or through_block)
+        weights = self.weights or through_block
+        learner = self.path.learner(arena, self.algorithm, self.state, self.learning, report, weights)
         if self.group is None:
             return learner
         from penstock.engine.groups.leader import Leader

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from penstock.engine.messages import Scored
-from penstock.engine.watching.clock import distribution
 from penstock.engine.watching.hangs import HangWatch
 from penstock.engine.watching.hardware import Hardware
+from penstock.engine.watching.metrics import metrics_of, of_policy, values_of
 from penstock.engine.watching.progress import Progress
 from penstock.ipc.ownership import Owned, owner_only
-from penstock.play.evaluation import Evaluation, Match, by_opponent
+from penstock.play.evaluation import Evaluation, Match
 from penstock.runs.episodes import EPISODES, episode_lines, write_episode
 from penstock.runs.files import LinesLog
 from penstock.runs.metrics import METRICS, MetricsLog
 from penstock.runs.run_directory import HARDWARE, RunDirectory
 from penstock.runs.state import StateFile, Written
-from penstock.runs.status import PolicyStatus, Status
+from penstock.runs.status import Status
 from penstock.runs.store import CheckpointStore
 from penstock.runs.vacancy import RunDirectoryError
 
@@ -34,12 +34,6 @@ if TYPE_CHECKING:
 REFRESH_INTERVAL = 0.25  # seconds between two looks at the gauges
 METRICS_INTERVAL = 1.0  # seconds between two lines of metrics.jsonl, and two states of status.json
 HARDWARE_INTERVAL = 2.0  # seconds between two lines of hardware.jsonl
-
-OF_A_NODE = (
-    "is_there", "steps", "steps_per_second", "policy_lag", "policy_lag_max", "bytes_per_second", "weights_nbytes",
-    "stale", "doubled", "missing", "faults",
-)  # fmt: skip
-"""Fields of `NodeStatus` that are logged for each node, or for each gateway if the run has any."""
 
 OnUpdate = Callable[[Status], Mapping[str, float] | bool | None]
 """The user's callback: numbers by name are logged and shown, False stops the training."""
@@ -179,7 +173,7 @@ class Chronicle(Owned):
         names = [policy.name for policy in self._progress.policies]
         values: dict[str, float] = {}
         for policy, scored in zip(self._progress.policies, policies, strict=True):
-            its = {"updates": policy.updates_of(scored.evaluation.version), **_values_of(scored.evaluation)}
+            its = {"updates": policy.updates_of(scored.evaluation.version), **values_of(scored.evaluation)}
             values |= {of_policy(policy.name) + key: value for key, value in its.items()}
         if len(policies) > 1:
             found = [scored.evaluation.mean_return for scored in policies if scored.evaluation.took_part]
@@ -261,11 +255,6 @@ class Chronicle(Owned):
         if self._view is None:
             warnings.warn(text, RuntimeWarning, stacklevel=2)
 
-    def end_sending(self) -> None:
-        """End the thread that sends."""
-        if self._sender is not None:
-            self._sender.close()
-
     def _show_notes(self) -> None:
         while self._sender is not None and self._sender.notes:
             self.event(self._sender.notes.pop(0))
@@ -323,85 +312,3 @@ def _number(name: object, value: Any) -> float:
         raise TypeError(
             f"on_update returned {{{name!r}: {value!r}}}: {name!r} is a {type(value).__name__}, and no number"
         ) from error
-
-
-def of_policy(name: str) -> str:
-    """Return the prefix of a policy's metrics; empty in a run of one policy."""
-    return f"policy/{name}/" if name else ""
-
-
-def _values_of(evaluation: Evaluation) -> dict[str, float]:
-    if not evaluation.took_part:
-        return {}
-    values = {
-        "evaluation/mean_return": evaluation.mean_return,
-        "evaluation/std_return": evaluation.std_return,
-        "evaluation/finished": evaluation.finished,
-        "evaluation/unfinished": evaluation.unfinished,
-        **distribution("evaluation/return", evaluation.returns),
-        **distribution("evaluation/length", evaluation.lengths),
-    }
-    if evaluation.success_rate is not None:
-        values["evaluation/success_rate"] = evaluation.success_rate
-    for opponent, matches in by_opponent(evaluation.matches).items():
-        games = sum(len(match.outcomes) for match in matches)
-        for outcome in ("wins", "draws", "losses") if games else ():
-            values[f"against/{opponent}/{outcome}"] = sum(getattr(match, outcome) for match in matches) / games
-        values[f"against/{opponent}/mean_return"] = fmean(one for match in matches for one in match.returns)
-    return values
-
-
-def _metrics_of_policy(policy: PolicyStatus) -> dict[str, float]:
-    """Return the metrics of one policy, by name."""
-    values: dict[str, float] = {"updates": policy.updates, "skipped_updates": policy.skipped_updates}
-    if policy.learning_rate is not None:
-        values["learning_rate"] = policy.learning_rate
-    values |= policy.experience
-    if policy.mean_return is not None and policy.mean_length is not None:
-        values |= {"episode/mean_return": policy.mean_return, "episode/mean_length": policy.mean_length}
-    if policy.success_rate is not None:
-        values["episode/success_rate"] = policy.success_rate
-    if policy.exploits is not None:
-        values["exploits"] = policy.exploits
-    if policy.opponents:
-        scores = [opponent.score for opponent in policy.opponents]
-        values |= {
-            "opponents/rating": policy.rating or 0.0,
-            "opponents/pool": len(scores),
-            "opponents/games": policy.opponent_games,
-            "opponents/mean_score": fmean(scores),
-            "opponents/min_score": min(scores),
-        }
-    if policy.rating is not None and policy.rating_error is not None:
-        values["opponents/rating/low"] = policy.rating - policy.rating_error
-        values["opponents/rating/high"] = policy.rating + policy.rating_error
-    values |= {f"tuned/{name}": value for name, value in policy.tuned.items()}
-    return values | {f"loss/{name}": value for name, value in policy.losses.items()}
-
-
-def metrics_of(status: Status) -> dict[str, float]:
-    """Return the numbers of a status to log, by name."""
-    values: dict[str, float] = {"steps_per_second": status.steps_per_second, "restarts": status.restarts}
-    if not status.policies:
-        values |= _metrics_of_policy(status)
-    else:
-        values["updates"] = status.updates
-        if status.mean_return is not None:
-            values["episode/mean_return"] = status.mean_return
-    for policy in status.policies:
-        before = of_policy(policy.name)
-        values[f"{before}steps"] = policy.steps
-        values |= {before + name: value for name, value in _metrics_of_policy(policy).items()}
-    if status.env_steps is not None:
-        values["env_steps"] = status.env_steps
-    if status.unsent_files is not None:
-        values |= {"storage/unsent_files": status.unsent_files, "storage/unsent_bytes": status.unsent_nbytes}
-    if status.nodes:
-        values["nodes/connected"] = sum(node.is_there for node in status.nodes)
-    for node in status.gateways + tuple(node for node in status.nodes if node.learner or not status.gateways):
-        names = OF_A_NODE if not node.learner else ("is_there", "faults")
-        values |= {f"node/{node.name}/{name}": float(getattr(node, name)) for name in names}
-    if status.real_work is not None:
-        values |= {"real_work": status.real_work} | {f"cores/{name}": share for name, share in status.cores.items()}
-    values |= {f"time/{role.kind}/{name}": share for role in status.roles for name, share in role.activities.items()}
-    return values | {f"metrics/{name}": value for name, value in status.metrics.items()}

@@ -1,4 +1,4 @@
-"""Measurements of a role: wall and CPU seconds per activity, written to the arena, and quantiles for its reports."""
+"""Clock of a role: wall and CPU seconds per activity, written to the arena."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ import weakref
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import ArrayLike
-
-from penstock.runs.descriptions import QUANTILES
 
 WALL, CPU = slice(0, 14), slice(14, 28)  # columns of a gauge row: wall and CPU seconds per activity
 ACTIVITY, SINCE = 28, 29  # columns after them: the current activity, and when it began
@@ -106,13 +103,3 @@ class Clock:
         if _thread.is_companion:
             _companion_cpu += spent
         self._looked, self._cpu_then, self._unbooked = now, cpu, [0.0] * len(walls)
-
-
-def distribution(name: str, values: ArrayLike) -> dict[str, float]:
-    """Return the quantiles of values by the names of their metrics; empty without values."""
-    ordered = np.sort(np.asarray(values), axis=None)
-    if not ordered.size:
-        return {}
-    places = np.array(list(QUANTILES.values())) * (ordered.size - 1)
-    found = np.interp(places, np.arange(ordered.size), ordered)
-    return {f"{name}/{quantile}": value for quantile, value in zip(QUANTILES, found.tolist(), strict=True)}

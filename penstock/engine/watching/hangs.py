@@ -30,8 +30,8 @@ class Watched:
         Gauges of the role, float64 ``[32]``.
     env
         Name of the environment.
-    activities, in_env
-        Activities of the role, and the one within its environments.
+    in_env
+        Number of the role's activity within its environments.
     lanes
         Lanes of the role, in words.
     """
@@ -39,14 +39,13 @@ class Watched:
     name: str
     gauges: np.ndarray
     env: str
-    activities: tuple[str, ...]
-    in_env: str
+    in_env: int
     lanes: str
 
     @property
     def is_in_env(self) -> bool:
         """Whether the role is in its environments, or was when it died."""
-        return self.activities[int(self.gauges[ACTIVITY])] == self.in_env
+        return int(self.gauges[ACTIVITY]) == self.in_env
 
 
 class HangWatch:
@@ -83,10 +82,11 @@ def watched(spec: RoleSpec, arena: ExperienceArena) -> Watched | None:
         first = spec.rollout.worker * count
         last = first + count - 1
         lanes = f"lane {first}" if first == last else f"one of lanes {first} to {last}"
-        env, activities = spec.rollout.env.name, RolloutWorker.ACTIVITIES
-        return Watched(spec.name, arena.gauges_of(spec.name), env, activities, "env", lanes)
+        in_env = RolloutWorker.ACTIVITIES.index("env")
+        return Watched(spec.name, arena.gauges_of(spec.name), spec.rollout.env.name, in_env, lanes)
     if isinstance(spec, EvaluatorRole):
         count = lanes_for(spec.algorithms[0].config.eval_episodes)
         lanes = "its lane" if count == 1 else f"one of its {count} lanes"
-        return Watched(spec.name, arena.gauges_of(spec.name), spec.env.name, Evaluator.ACTIVITIES, "evaluate", lanes)
+        in_env = Evaluator.ACTIVITIES.index("evaluate")
+        return Watched(spec.name, arena.gauges_of(spec.name), spec.env.name, in_env, lanes)
     return None

@@ -12,7 +12,7 @@ import numpy as np
 
 from penstock.config import Config
 from penstock.engine.messages import Learned, LearnedInWorker
-from penstock.engine.watching.clock import distribution
+from penstock.engine.watching.metrics import distribution
 from penstock.engine.watching.time_spent import (
     Moment,
     RoleTime,
