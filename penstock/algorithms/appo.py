@@ -89,7 +89,7 @@ class APPO(ProximalAlgorithm):
 
     Config: ClassVar[type[Config]] = APPOConfig
     config: APPOConfig
-    updates_alike = True
+    repeatable_updates = True
 
     def __init__(self, config: APPOConfig, observation: ObservationSpec, action: ActionSpec) -> None:
         if config.num_epochs == config.num_minibatches == 1:  # the update evaluates the network anyway

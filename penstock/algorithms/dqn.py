@@ -62,7 +62,7 @@ class DQN(QLearning):
 
     Config: ClassVar[type[Config]] = DQNConfig
     config: DQNConfig
-    updates_alike = True
+    repeatable_updates = True
 
     @property
     def final_epsilon(self) -> float:

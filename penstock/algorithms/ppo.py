@@ -110,11 +110,11 @@ class ProximalAlgorithm(SegmentAlgorithm):
     def build_optimizer(self, model: Any) -> torch.optim.Optimizer:
         return build_adam(self.config, model.parameters())
 
-    def updates(self, batch: Batch, generator: torch.Generator) -> Iterator[Batch]:
+    def minibatches(self, batch: Batch, generator: torch.Generator) -> Iterator[Batch]:
         """Minibatches of ``batch_size`` steps."""
-        return self.shuffled(batch, self.config.batch_size, generator, passes=self.config.num_epochs)
+        return self.shuffled_minibatches(batch, self.config.batch_size, generator, passes=self.config.num_epochs)
 
-    def is_enough(self, metrics: Metrics) -> bool:
+    def should_stop_early(self, metrics: Metrics) -> bool:
         """Return whether the policy has moved further than ``target_kl`` allows."""
         target = self.config.target_kl
         return target is not None and bool(metrics["approx_kl"] > 1.5 * target)
@@ -165,7 +165,7 @@ class PPO(ProximalAlgorithm):
 
     Config: ClassVar[type[Config]] = PPOConfig
     config: PPOConfig
-    updates_alike = True
+    repeatable_updates = True
     synchronous = True
     targets_for = ("batch",)
 

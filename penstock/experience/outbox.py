@@ -216,7 +216,7 @@ class NodeReplay(Replay):
         nothing: Any = None
         return cls(
             nothing, nothing, replay.batch_size, replay.updates_per_step, reward_scale=replay.reward_scale,
-            reward_clip=replay.reward_clip, first_priorities=replay.first_priorities,
+            reward_clip=replay.reward_clip, initial_priorities=replay.initial_priorities,
             return_discount=replay.return_discount,
         )  # fmt: skip
 

@@ -158,7 +158,7 @@ FROM_REPLAY = {
 class InTorch:
     """The same algorithm, which does not say that its updates are alike."""
 
-    updates_alike = False
+    repeatable_updates = False
 
 
 def twins(kind, action, **settings):
@@ -245,7 +245,7 @@ def test_a_resumed_run_goes_on_bit_for_bit_wherever_it_is():
 class Drifting(SAC):
     """SAC with the distance that its temperature has moved as a metric."""
 
-    updates_alike = True
+    repeatable_updates = True
 
     def update(self, model, batch):
         before = model.log_alpha.detach().clone()
@@ -290,7 +290,7 @@ def test_a_plan_goes_on_from_a_state_that_is_put_in_its_networks():
 class Progressing(DQN):
     """DQN whose loss depends on how far the run is."""
 
-    updates_alike = True
+    repeatable_updates = True
 
     def evaluate(self, model, batch):
         td_error, loss, metrics = super().evaluate(model, batch)
@@ -300,7 +300,7 @@ class Progressing(DQN):
 class Shrinking(DQN):
     """DQN whose updates change weights by themselves."""
 
-    updates_alike = True
+    repeatable_updates = True
 
     def evaluate(self, model, batch):
         with torch.no_grad():
@@ -311,7 +311,7 @@ class Shrinking(DQN):
 class Bounded(DQN):
     """DQN with a bound that is a tensor."""
 
-    updates_alike = True
+    repeatable_updates = True
 
     def evaluate(self, model, batch):
         td_error, loss, metrics = super().evaluate(model, batch)
@@ -321,7 +321,7 @@ class Bounded(DQN):
 class Odd(DQN):
     """DQN with an operation in a form that plans do not have."""
 
-    updates_alike = True
+    repeatable_updates = True
 
     def evaluate(self, model, batch):
         td_error, loss, metrics = super().evaluate(model, batch)
@@ -331,7 +331,7 @@ class Odd(DQN):
 class Particular(DQN):
     """DQN that is made with a word of its own, and bears rewards of an environment alone, which are all 1."""
 
-    updates_alike = True
+    repeatable_updates = True
 
     def __init__(self, *given, word="own"):
         super().__init__(*given)
@@ -361,7 +361,7 @@ def test_an_algorithm_of_its_own_kind_learns_in_torch_where_it_bears_no_comparis
 class WithCount(DQN):
     """DQN with a metric that is a whole number."""
 
-    updates_alike = True
+    repeatable_updates = True
 
     def evaluate(self, model, batch):
         td_error, loss, metrics = super().evaluate(model, batch)
@@ -371,7 +371,7 @@ class WithCount(DQN):
 class Counting(DQN):
     """DQN whose updates are not alike, though it says so."""
 
-    updates_alike = True
+    repeatable_updates = True
     calls = 0
 
     def evaluate(self, model, batch):
@@ -440,7 +440,7 @@ def test_minibatches_of_every_shape_have_a_plan():
 class Drawn(PPO):
     """PPO whose loss draws random numbers."""
 
-    updates_alike = True
+    repeatable_updates = True
 
     def loss(self, batch, policy, value):
         loss, metrics = super().loss(batch, policy, value)
@@ -450,7 +450,7 @@ class Drawn(PPO):
 class Weighted(PPO):
     """PPO whose loss has a tensor of its own."""
 
-    updates_alike = True
+    repeatable_updates = True
     weight = torch.tensor(1.0)
 
     def loss(self, batch, policy, value):

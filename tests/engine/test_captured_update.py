@@ -154,7 +154,7 @@ class Altered(SAC):
 @pytest.mark.parametrize(
     ("kind", "settings", "reason"),
     [
-        (Altered, {}, "Altered does not declare its updates alike (updates_alike)"),
+        (Altered, {}, "Altered does not declare its updates repeatable (repeatable_updates)"),
         (DQN, {"optimizer": "rmsprop"}, "TorchRMSProp needs numbers from the host at each step"),
     ],
 )

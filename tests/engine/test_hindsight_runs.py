@@ -107,7 +107,7 @@ class NoReward(Places):
 class Prioritizing(DQN):
     """Finds first priorities of its own."""
 
-    def first_priorities(self):
+    def initial_priorities(self):
         return absolute_td_error
 
 

@@ -281,7 +281,7 @@ def test_combinations_that_make_no_sense_are_refused(algorithm, settings, messag
 
 def test_an_algorithm_of_ones_own_with_first_priorities_or_another_data_path_is_refused():
     class Prioritizing(DQN):
-        def first_priorities(self):
+        def initial_priorities(self):
             return abs
 
     class Elsewhere(DQN):

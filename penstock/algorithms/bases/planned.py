@@ -50,7 +50,7 @@ AnyPlan = TypeVar("AnyPlan")
 class PlanCache(Generic[AnyPlan]):
     """Plans of updates, one for each kind of update and shape of batches, as far as they can be recorded.
 
-    A plan repeats recorded operations: with ``updates_alike``, an algorithm declares that updates of a kind are the
+    A plan repeats recorded operations: by ``repeatable_updates``, an algorithm declares updates of a kind to be the
     same computation. An update with an operation that plans do not have, or that reads the run's progress, stays in
     torch, as do updates of networks with modules of other packages, and of several learners.
 
@@ -106,7 +106,7 @@ class PlannedGradient(PlanCache["Planned"]):
     def __init__(
         self, algorithm: Any, model: Any, autocast: AbstractContextManager[object], trained: Sequence[nn.Parameter]
     ) -> None:
-        self._networks = [model, *algorithm.further_networks()]
+        self._networks = [model, *algorithm.auxiliary_networks()]
         super().__init__(algorithm, self._networks)
         self._model, self._autocast, self._trained = model, autocast, trained
 
@@ -232,11 +232,11 @@ class PlannedUpdate(PlanCache["RecordedUpdate"]):
             in_torch: tuple[Tensor, Metrics] = self._algorithm.update(self._model, batch)
             return in_torch
         td_error, metrics = plan.run(batch)
-        self._algorithm.updated(self._model, batch, metrics)
+        self._algorithm.after_update(self._model, batch, metrics)
         return td_error, metrics
 
     def _kind_of(self, batch: Any) -> Hashable:
-        return self._algorithm.kind_of_update(batch.number), in_bfloat16()
+        return self._algorithm.update_kind(batch.number), in_bfloat16()
 
     def _record(self, batch: Any) -> RecordedUpdate:
         self._require_same(batch)

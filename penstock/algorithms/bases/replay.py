@@ -16,7 +16,7 @@ from penstock.algorithms.arithmetic.td import linear_schedule, polyak_
 from penstock.algorithms.bases.algorithm import Algorithm, Metrics, NonFiniteUpdate, shrink_
 from penstock.algorithms.bases.planned import RecordedUpdate
 from penstock.config import Config, PrioritizedReplayConfig, ReplayConfig, Scheduled
-from penstock.experience.run_replay import FirstPriorities
+from penstock.experience.run_replay import InitialPriorities
 from penstock.nn import (
     PolicyNetwork,
     average_gradients_,
@@ -74,7 +74,7 @@ class ReplayAlgorithm(Algorithm):
             return Prioritized(c.priority_alpha, c.priority_beta, normalize="batch")
         return Uniform()
 
-    def first_priorities(self) -> FirstPriorities | None:
+    def initial_priorities(self) -> InitialPriorities | None:
         """Return the function that computes priorities of new rows in rollout workers, without torch.
 
         It needs the columns value (of the action taken) and max_value, which `act` then records. None: new rows get the
@@ -121,9 +121,9 @@ class ReplayAlgorithm(Algorithm):
         """
         td_error, loss, metrics = self.evaluate(model, batch)
         grad_norm = self.minimize(next(iter(self.optimizers)), loss, max_grad_norm=self.max_grad_norm)
-        self.follow(batch.number)
+        self.maybe_update_target(batch.number)
         if self.lost is None and self.recording is None:
-            self.updated(model, batch, metrics)
+            self.after_update(model, batch, metrics)
         return td_error.detach(), {"loss": loss, **metrics, "grad_norm": grad_norm}
 
     def evaluate(self, model: Any, batch: Any) -> tuple[Tensor, Tensor, Metrics]:
@@ -138,14 +138,14 @@ class ReplayAlgorithm(Algorithm):
         """Norm to which `update` scales a larger gradient down."""
         return math.inf
 
-    def follow(self, number: int) -> None:
+    def maybe_update_target(self, number: int) -> None:
         """Move the target network after the update with this number. Does nothing by default."""
 
-    def updated(self, model: Any, batch: Any, metrics: Metrics) -> None:
+    def after_update(self, model: Any, batch: Any, metrics: Metrics) -> None:
         """Hook after an update, for work that plans and graphs do not repeat. Does nothing by default."""
 
-    def kind_of_update(self, number: int) -> Hashable:
-        """Return the kind of the update with this number; updates of a kind are one computation (`updates_alike`)."""
+    def update_kind(self, number: int) -> Hashable:
+        """Return the kind of an update by its number; updates of a kind are one computation (`repeatable_updates`)."""
         return None
 
     def reason_not_to_capture(self) -> str | None:
@@ -188,24 +188,24 @@ class ReplayAlgorithm(Algorithm):
         }
         self.generator = torch.Generator(device).manual_seed(self.config.seed)
         if learning is None:
-            self.restart_target(model)
+            self.reset_target(model)
             return
         self.inherit(learning)
         generator = learning["generator"].cpu()
         if len(generator) == len(self.generator.get_state()):  # else it comes from another kind of device
             self.generator.set_state(generator)
 
-    def restart_target(self, model: PolicyNetwork) -> None:
+    def reset_target(self, model: PolicyNetwork) -> None:
         """Copy the model to the target network, if there is one."""
         if self.has_target:
             self.target.load_state_dict(model.state_dict())
 
-    def move_target(self, tau: float) -> None:
+    def update_target(self, tau: float) -> None:
         """Move the target network towards the model, ``theta^- <- tau theta + (1 - tau) theta^-``; 1 copies it.
 
         Parameters move. Buffers of custom encoders, such as BatchNorm's running statistics, are copied.
         """
-        self.change(partial(self._move_target, tau))
+        self.change(partial(self._update_target, tau))
 
     def change(self, apply: Callable[[], Any], read: Sequence[Tensor] = ()) -> None:
         """Call `apply`, which changes networks and reads the tensors `read`, now and in each run of the plan."""
@@ -214,7 +214,7 @@ class ReplayAlgorithm(Algorithm):
         else:
             apply()
 
-    def _move_target(self, tau: float) -> None:
+    def _update_target(self, tau: float) -> None:
         part = tau if self.lost is None else tau * (1.0 - self.lost)
         polyak_([self._whole_target], [self._whole_model], part)
         for place, own in zip(self._kept_by_target, self._kept, strict=True):

@@ -113,12 +113,12 @@ class SegmentAlgorithm(Algorithm):
         """Return the learner's own state, as tensors and plain values."""
         return {}
 
-    def further_networks(self) -> Sequence[torch.nn.Module]:
+    def auxiliary_networks(self) -> Sequence[torch.nn.Module]:
         """Return the networks, other than the model, that the loss reads: the same ones throughout a run."""
         return ()
 
-    def updated(self, model: Any, updates: int) -> None:
-        """Hook after each update of the model, with the update's number. Does nothing by default."""
+    def after_update(self, model: Any, updates: int) -> None:
+        """Hook after each update of the model, with the number of updates so far. Does nothing by default."""
 
     def targets(self, model: ActorCritic, batch: Batch, policy: Distribution, values: Tensor) -> dict[str, Tensor]:
         """Compute the targets of the loss, without gradient, by name; they become ``batch.targets``.
@@ -165,11 +165,11 @@ class SegmentAlgorithm(Algorithm):
             into.update_return_statistics(model.denormalize_value(batch.targets["return"]), batch.valid)
 
     @torch.no_grad()
-    def follow_statistics(self, model: Any, batch: Batch) -> None:
+    def update_layer_statistics(self, model: Any, batch: Batch) -> None:
         """Update the running statistics of layers with a batch, after its last update."""
         model.update_layer_statistics(batch.obs[:-1], batch.valid & ~batch.replayed)
 
-    def updates(self, batch: Batch, generator: torch.Generator) -> Iterator[Batch]:
+    def minibatches(self, batch: Batch, generator: torch.Generator) -> Iterator[Batch]:
         """Yield the minibatch of each update: by default the whole batch, once.
 
         Parameters
@@ -181,11 +181,13 @@ class SegmentAlgorithm(Algorithm):
         """
         yield batch if self.needs_segments else batch.flatten()
 
-    def is_enough(self, metrics: Metrics) -> bool:
+    def should_stop_early(self, metrics: Metrics) -> bool:
         """Return whether to skip the batch's remaining updates, given the metrics of the last one."""
         return False
 
-    def shuffled(self, batch: Batch, size: int, generator: torch.Generator, passes: int = 1) -> Iterator[Batch]:
+    def shuffled_minibatches(
+        self, batch: Batch, size: int, generator: torch.Generator, passes: int = 1
+    ) -> Iterator[Batch]:
         """Split a batch into random minibatches of `size` steps, drawn anew in each of several passes."""
         if self.needs_segments:
             require_whole_segments(size, self.config.segment_length)
@@ -361,7 +363,7 @@ class SegmentUpdater:
             except GroupBroken:
                 leave_group()
                 algorithm.prepare(model, batch)
-        for minibatch in algorithm.updates(batch, self.generator):
+        for minibatch in algorithm.minibatches(batch, self.generator):
             if not minibatch.learn.any():
                 continue  # the optimiser's momentum would still move the weights
             begin()
@@ -380,11 +382,11 @@ class SegmentUpdater:
             for name, value in metrics.items():
                 sums[name] = sums[name] + value if name in sums else value
             count += 1
-            if algorithm.is_enough(metrics):
+            if algorithm.should_stop_early(metrics):
                 break
         if is_finite:  # non-finite numbers would stay in the statistics for good
             with torch.no_grad():
-                algorithm.follow_statistics(model, batch)
+                algorithm.update_layer_statistics(model, batch)
                 algorithm.update_statistics(model, batch)
         return {name: value / count for name, value in sums.items()}
 

@@ -113,7 +113,7 @@ class SegmentRankLearner(RankLearner):
 
     def _updated(self) -> None:
         super()._updated()
-        self._algorithm.updated(self._model, self._standing["updates"])
+        self._algorithm.after_update(self._model, self._standing["updates"])
 
 
 class ReplayRankLearner(RankLearner):

@@ -260,7 +260,7 @@ class ActorLearner(Inference):
         algorithm.set_learning_rate(optimizer, batch.progress)
         optimizer.step()
         self._contribution[Contribution.UPDATES] += 1
-        algorithm.follow_statistics(self._model, batch)
+        algorithm.update_layer_statistics(self._model, batch)
         for place, own_place in self._buffers:
             buffer_in(place).copy_(buffer_in(own_place))
         self._set_gradients(of_value_head=True)

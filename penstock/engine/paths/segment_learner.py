@@ -371,7 +371,7 @@ class SegmentLearner(Learner):
 
     def _updated(self) -> None:
         super()._updated()
-        self._algorithm.updated(self._model, self._updates)
+        self._algorithm.after_update(self._model, self._updates)
 
     def _weights_set(self) -> None:
         self._updater.go_on(None)
