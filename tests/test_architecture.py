@@ -291,7 +291,7 @@ def test_a_run_on_one_machine_neither_imports_ray_nor_asks_for_it(tmp_path):
     run = (
         "import penstock\n"
         "with penstock.APPO('CartPole-v1', num_workers=1, run_dir=None) as algo:\n"
-        "    print(algo.train(64, quiet=True).stopped)"
+        "    print(algo.train(64, quiet=True).stop_reason)"
     )
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}  # of all its processes
     out = subprocess.run([sys.executable, "-c", run], capture_output=True, text=True, env=environment)

@@ -44,8 +44,8 @@ def train_slice(task: dict[str, Any]) -> int:
             trainer.copy_policy(Path(task["parent"]))
         trainer.set_hyperparameters(task["settings"])
         try:
-            if steps < task["until"] and (unsaved := trainer.train(task["until"] - steps, quiet=True).unsaved):
-                print(f"error: the slice could not be saved: {unsaved}", flush=True)
+            if steps < task["until"] and (problem := trainer.train(task["until"] - steps, quiet=True).save_error):
+                print(f"error: the slice could not be saved: {problem}", flush=True)
                 return FAILED
         except TrainingInterrupted:
             return INTERRUPTED

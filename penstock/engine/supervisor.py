@@ -291,8 +291,8 @@ class Supervisor(Owned):
         """Return the state of the run after training, and its reason."""
         if reason == "interrupted":
             return "interrupted", reason
-        if self.saves.unsaved:
-            return "failed", f"not saved: {self.saves.unsaved}"
+        if self.saves.save_error:
+            return "failed", f"not saved: {self.saves.save_error}"
         if reason == "seconds" and not self.progress.steps:
             return "failed", NO_STEP
         return "paused" if reason == "steps" and not self._is_budget_spent(reason) else "done", reason

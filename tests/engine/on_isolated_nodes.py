@@ -87,7 +87,7 @@ def test_a_node_that_is_cut_off_ends_its_part_and_takes_its_lanes_again_when_it_
     next(story)
     with Trainer(APPO, **apart, total_steps=10**9) as trainer:
         result = trainer.train(on_update=story.send, quiet=True)
-    assert result.stopped == "callback" and result.mean_return > 100.0
+    assert result.stop_reason == "callback" and result.mean_return > 100.0
     assert "raylet" not in capsys.readouterr().out  # Ray would show the end of its log
     for name, node in cluster.nodes.items():
         wait_until(lambda node=node: not node.of_a_run(), f"nothing of the run is left on {name}")
@@ -121,7 +121,7 @@ def test_a_learner_whose_node_is_cut_off_is_missed_until_it_is_back(apart, clust
     next(story)
     settings = {**apart, "nodes": {left.name: 1}, "num_learners": 2, "learner_nodes": {right.name: 1}}
     with Trainer(PPO, **settings, segment_length=32, total_steps=10**9) as trainer:
-        assert trainer.train(on_update=story.send, quiet=True).stopped == "callback"
+        assert trainer.train(on_update=story.send, quiet=True).stop_reason == "callback"
     for name, node in cluster.nodes.items():
         wait_until(lambda node=node: not node.of_a_run(), f"nothing of the run is left on {name}")
 
@@ -169,7 +169,7 @@ def test_a_run_takes_nodes_that_come_and_gives_back_those_that_go(kept_launcher,
         next(story)
         settings = {**CARTPOLE, "backend": "ray", "address": cluster.address, "nodes": "1:2", "run_dir": tmp_path / "r"}
         with Trainer(APPO, **settings, total_steps=10**9) as trainer:
-            assert trainer.train(on_update=story.send, quiet=True).stopped == "callback"
+            assert trainer.train(on_update=story.send, quiet=True).stop_reason == "callback"
         for node in (first, second):
             wait_until(lambda node=node: not node.of_a_run(), f"nothing of the run is left on {node.name}")
     log = (tmp_path / "r" / "log.txt").read_text()

@@ -220,7 +220,7 @@ def test_a_killed_rollout_worker_is_replaced_and_the_sources_go_on():
         return not (killed and status.updates > killed[0] + 40 and status.restarts)
 
     with Trainer(IMPALA, **settings, replay=["queue:1/2", "elite:1/2,capacity=20"]) as trainer:
-        assert trainer.train(quiet=True, on_update=kill).stopped == "callback"
+        assert trainer.train(quiet=True, on_update=kill).stop_reason == "callback"
         assert trainer.status.restarts == 1
 
 

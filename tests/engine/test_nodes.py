@@ -133,7 +133,7 @@ def test_policies_on_nodes_play_past_versions_of_each_other(on_nodes, algorithm,
             have_met = all(sum(policy == number for policy, _ in seen) > 2 for number in range(2))
             return not (have_met and all(node.steps for node in status.nodes))
 
-        assert trainer.train(quiet=True, on_update=go_on).stopped == "callback"
+        assert trainer.train(quiet=True, on_update=go_on).stop_reason == "callback"
         assert not any(node.faults for node in trainer.status.nodes)
 
 
@@ -167,7 +167,7 @@ def test_a_run_learns_though_a_host_is_killed_and_leaves_nothing_behind(on_nodes
     assert family.left_after() == []
     # One fault of each host that is gone: on a busy machine the successor may be lost, too.
     assert killed and [node.faults for node in status.nodes] == gone and gone[1] > 0
-    assert result.stopped == "callback", "the other one has brought more steps since, and the run has learned"
+    assert result.stop_reason == "callback", "the other one has brought more steps since, and the run has learned"
 
 
 @LONG
@@ -283,7 +283,7 @@ def test_every_algorithm_that_learns_at_home_learns_from_nodes(on_nodes, algorit
     monkeypatch.setenv("RAY_ADDRESS", on_nodes["address"])
     everywhere = {"address": "auto", "nodes": "all"}
     with Trainer(load_algorithm(algorithm), **{**on_nodes, **everywhere, **settings}, total_steps=10**9) as trainer:
-        end = trainer.train(quiet=True, on_update=not_all_were_heard).stopped
+        end = trainer.train(quiet=True, on_update=not_all_were_heard).stop_reason
         status, hosts = trainer.status, [node.host for node in nodes_of(trainer)]
         roles = [name for host in hosts for name in host.pids()]
     assert end == "callback" and len(status.nodes) == 2 and not any(node.faults for node in status.nodes)
@@ -406,7 +406,7 @@ def test_two_evaluators_share_evaluations_and_when_one_is_lost_the_other_goes_on
 
     try:
         with Trainer(APPO, **settings, eval_max_steps=200, total_steps=10**9) as trainer:
-            assert trainer.train(quiet=True, on_update=kill_one).stopped == "callback"
+            assert trainer.train(quiet=True, on_update=kill_one).stop_reason == "callback"
             assert all("evaluator" in node.host.pids() for node in nodes_of(trainer))
     finally:
         for node in added:
@@ -434,7 +434,7 @@ def test_the_start_of_a_cluster_is_none_of_the_seconds_of_a_run(on_nodes, monkey
 
     with Trainer(APPO, **on_nodes, total_steps=10**9, max_seconds=2.0) as trainer:
         result = trainer.train(quiet=True, on_update=let_time_go_by)
-    assert result.stopped == "seconds" and result.steps > 0
+    assert result.stop_reason == "seconds" and result.steps > 0
     assert result.seconds <= 2.0 < sum(waited)
 
 
@@ -462,7 +462,7 @@ def test_a_run_on_a_cluster_is_among_the_metrics_of_ray(on_nodes, cluster, tmp_p
 
     settings = {**on_nodes, "run_dir": tmp_path / "some", "nodes": 1}
     with Trainer(APPO, **settings, total_steps=10**9) as trainer:
-        assert trainer.train(quiet=True, on_update=look).stopped == "callback"
+        assert trainer.train(quiet=True, on_update=look).stop_reason == "callback"
         gauges_on(APPO.Config(**settings))(trainer.status)  # of another run of this process
     of_run = {f"ray_penstock_{name}" for name in ("steps_per_second", "policy_lag", "nodes", "gateways")}
     of_node = {f"ray_penstock_node_{name}" for name in ("steps_per_second", "policy_lag")}
@@ -492,7 +492,7 @@ def test_a_host_that_gets_a_signal_delivers_and_leaves_and_the_run_goes_on_witho
     pids, story = [], plot()
     next(story)
     with Trainer(PPO, **{**on_nodes, "nodes": "1:2"}, segment_length=32, total_steps=10**9) as trainer:
-        assert trainer.train(on_update=story.send, quiet=True).stopped == "callback"
+        assert trainer.train(on_update=story.send, quiet=True).stop_reason == "callback"
 
 
 @LONG
@@ -735,7 +735,7 @@ def test_a_run_on_a_cluster_that_grows_begins_with_the_nodes_that_are_there_and_
     settings = {**on_nodes, "nodes": {"late": 2}, "run_dir": tmp_path / "run", "segment_length": 32}
     try:
         with Trainer(PPO, **settings, total_steps=10**9) as trainer:
-            assert trainer.train(quiet=True, on_update=grow).stopped == "callback"
+            assert trainer.train(quiet=True, on_update=grow).stop_reason == "callback"
             asked.append(asked_for())
     finally:
         for node in added:

@@ -218,7 +218,7 @@ def test_a_killed_redistributor_is_replaced_while_the_policy_learns_on(inference
         return not (killed and status.restarts and status.experience["redistribution/updates"] > killed[0] + 10)
 
     with Trainer(DQN, **{**SMALL, "backend": "local", "inference": inference, "total_steps": 10**9}) as trainer:
-        assert trainer.train(quiet=True, on_update=kill).stopped == "callback"
+        assert trainer.train(quiet=True, on_update=kill).stop_reason == "callback"
         assert trainer.status.restarts == 1
 
 
