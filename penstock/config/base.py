@@ -401,7 +401,7 @@ class Config:
         return self._bounds_of_nodes[0]
 
     @property
-    def nodes_asked(self) -> str:
+    def nodes_requested(self) -> str:
         """Number of nodes, including those with learners, in words: "3", "2 to 64"; empty without nodes."""
         least, most = (number + self.num_learner_nodes for number in self._bounds_of_nodes)
         return "" if self.backend != "ray" else str(most) if least == most else f"{least} to {most}"

@@ -101,7 +101,7 @@ def _panes(status: Status, returns: Sequence[float], width: int, chosen: int) ->
         table = partial(_policies, status.policies, width, chosen)
         panes.append(of_table(2, "policies", 1, table, len(status.policies)))
     if status.nodes:
-        title, nodes = f"nodes: {status.nodes_in_words}", partial(nodes_pane, status.gateways + status.nodes, width)
+        title, nodes = f"nodes: {status.nodes_summary}", partial(nodes_pane, status.gateways + status.nodes, width)
         panes.append(of_table(3, title, 2, nodes, len(status.gateways + status.nodes)))
     if status.roles:
         panes.append(_roles(status, width))
@@ -153,7 +153,7 @@ def plain_line(status: Status) -> str:
         if count:
             parts.append(f"{label} {count:,}")
     if status.nodes:
-        parts.append(f"nodes {status.nodes_in_words}")
+        parts.append(f"nodes {status.nodes_summary}")
     if status.real_work is not None:
         parts.append(f"real work {status.real_work:.0%}")
     if status.limiting_role:

@@ -668,12 +668,12 @@ def of_kinds(runs):
          "opponents": [{"steps": 64, "rating": 1.0, "score": 0.5, "wins": 1, "draws": 0, "losses": 1, "policy": EVIL}]}
         for name, rating in (("red", 50.0), (EVIL, -7.0))
     ]  # fmt: skip
-    node = {"name": "node-0", "host": EVIL, "lanes": 8, "is_there": True, "steps_per_second": 123.0, "policy_lag": 1.0}
-    node |= {"bytes_per_second": 5e3, "faults": 2, "stale": 1, "doubled": 0, "missing": 0, "learner": 0}
+    node = {"name": "node-0", "host": EVIL, "is_connected": True, "policy_lag": 1.0, "faults": 2, "missing": 0}
+    node |= {"lanes": 8, "steps_per_second": 123.0, "bytes_per_second": 5e3, "stale": 1, "duplicates": 0, "learner": 0}
     path = run.directory.path / "status.json"
-    left = node | {"name": "node-1", "is_there": False, "has_left": True}
-    gateway = node | {"name": "gateway-0", "nodes": 2, "nodes_there": 1}
-    changes = {"policies": policies, "gateways": [gateway], "nodes": [node, left], "nodes_asked": "1 to 2"}
+    left = node | {"name": "node-1", "is_connected": False, "has_left": True}
+    gateway = node | {"name": "gateway-0", "nodes": 2, "nodes_connected": 1}
+    changes = {"policies": policies, "gateways": [gateway], "nodes": [node, left], "nodes_requested": "1 to 2"}
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
     config = json.loads((run.directory.path / "config.json").read_text())
     config["run"]["policies"] = ["red", EVIL]

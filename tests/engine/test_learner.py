@@ -119,7 +119,7 @@ def test_a_batch_that_has_waited_long_enough_is_closed_and_late_segments_are_in_
     assert learner.poll()  # at once: all are there
     assert batches[1].valid[:, late].tolist() == steps[:, late].tolist()
     experience = learner.experience()
-    assert experience["left_out"] == 2 and experience["policy_lag/min"] == 0 < experience["policy_lag/max"]
+    assert experience["late_segments"] == 2 and experience["policy_lag/min"] == 0 < experience["policy_lag/max"]
     run.close()
 
 
