@@ -214,7 +214,7 @@ class Config:
     """Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written. A URL such as
     s3://bucket/name is a directory runs/name whose files are also sent there (needs the extra "s3"); with a slash at
     its end, a directory within it, named as with "auto"."""
-    send_seconds: float = 300.0
+    upload_timeout: float = 300.0
     """Longest wait, in seconds, at the end of training until all files are sent to the URL of run_dir."""
 
     def __post_init__(self) -> None:
@@ -266,7 +266,7 @@ class Config:
             require(rate > 0, "learning_rate", rate, "more than 0")
             require(rate < math.inf, "learning_rate", rate, "finite")
         require(0.0 <= self.gamma <= 1.0, "gamma", self.gamma, "from 0 to 1")
-        for name in ("seed", "send_seconds"):
+        for name in ("seed", "upload_timeout"):
             require(getattr(self, name) >= 0, name, getattr(self, name), "0 or more")
         require(all(size > 0 for size in self.hidden_sizes), "hidden_sizes", self.hidden_sizes, "all more than 0")
         is_foreign = isinstance(self.encoder, str) and value_hint("encoder", self.encoder) != ""

@@ -24,7 +24,7 @@ OF_THE_RUN = (
     "pbt", "pbt_space", "pbt_interval", "pbt_start", "pbt_fraction", "pbt_metric", "pbt_episodes",
     "schedule", "schedule_policy",
     "eval_interval", "eval_episodes", "eval_exploration", "eval_max_steps", "eval_films", "checkpoint_interval",
-    "keep_checkpoints", "run_dir", "send_seconds",
+    "keep_checkpoints", "run_dir", "upload_timeout",
 )  # fmt: skip
 """Settings shared by all policies of a run."""
 

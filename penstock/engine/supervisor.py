@@ -83,7 +83,7 @@ class Supervisor(Owned):
         if training.sender is not None:
             progress.of_sender = training.sender.status
         self._chronicle = chronicle = Chronicle(
-            progress, hangs, hardware, directory, export, training.sender, config.send_seconds
+            progress, hangs, hardware, directory, export, training.sender, config.upload_timeout
         )
         self._opponents = opponents_of(config, policies, chronicle.lines_log)
         if self._opponents is not None:

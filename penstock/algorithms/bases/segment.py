@@ -49,7 +49,7 @@ class SegmentAlgorithm(Algorithm):
     """When `targets` are computed: "batch", once for all updates of a batch; "update", in each one, from segments."""
 
     @property
-    def batch_wait(self) -> float | None:
+    def batch_timeout(self) -> float | None:
         """Seconds that a synchronous learner waits for others after a batch's first segment; None: without limit."""
         return None
 
@@ -67,7 +67,7 @@ class SegmentAlgorithm(Algorithm):
     def build_model(self) -> Any:
         """Make the actor-critic. For another network, override `act` and `evaluate`, too."""
         names = ("memory", "memory_size", "memory_span", "burn_in", "shared_encoder", "normalize_returns",
-                 "continuous_actions", "initial_log_std", "log_std_step")  # fmt: skip
+                 "continuous_actions", "initial_log_std", "log_std_lr_scale")  # fmt: skip
         return self.build_network(ActorCritic, {name: getattr(self.config, name) for name in names})
 
     def build_optimizer(self, model: Any) -> torch.optim.Optimizer:

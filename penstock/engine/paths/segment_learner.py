@@ -283,7 +283,7 @@ class SegmentLearner(Learner):
 
     def _has_waited(self) -> bool:
         """Whether an incomplete batch has waited for as long as it may."""
-        wait = self._algorithm.batch_wait
+        wait = self._algorithm.batch_timeout
         if wait is None or not len(self._held):
             return False
         if self._waits_from is None:
@@ -299,7 +299,7 @@ class SegmentLearner(Learner):
         if not self._late_segments:
             workers = np.unique(of_lanes[late] // self._arena.shape.num_envs_per_worker).tolist()
             self._report(Note(
-                f"batch_wait={self._algorithm.batch_wait:g}: a batch was closed without {late.sum()} of {len(late)} "
+                f"batch_timeout={self._algorithm.batch_timeout:g}: a batch closed without {late.sum()} of {len(late)} "
                 f"segments, those of rollout workers {', '.join(map(str, workers))}; late_segments counts further ones"
             ))  # fmt: skip
         self._late_segments += int(late.sum())
@@ -330,7 +330,7 @@ class SegmentLearner(Learner):
             "policy_lag/mean": float(lag.mean()),
             **distribution("policy_lag", lag),
             "masked_steps": self._masked,
-            **({"late_segments": self._late_segments} if self._algorithm.batch_wait is not None else {}),
+            **({"late_segments": self._late_segments} if self._algorithm.batch_timeout is not None else {}),
         }
 
     @property
