@@ -17,7 +17,7 @@ from penstock.config.nodes import left_on_nodes
 from penstock.engine.backends import launcher
 from penstock.engine.exploits import open_population
 from penstock.engine.nodes.joining import leave_cluster, on_cluster
-from penstock.engine.policies import Policy, Training, checkpoints_to_go_on_from, open_policies
+from penstock.engine.policies import Policy, Training, checkpoints_to_resume, open_policies
 from penstock.engine.preparation import (
     check_code,
     note_of_budget,
@@ -90,7 +90,7 @@ def reopen_training(
     run = RunDirectory.own(run_dir)
     with code_of(run.info, run_dir, trust_code, changes), ExitStack() as on_failure:
         on_failure.callback(run.release)
-        checkpoints = checkpoints_to_go_on_from(run, report)
+        checkpoints = checkpoints_to_resume(run, report)
         algorithm = load_algorithm(run.algorithm, changes.get("algorithm"))
         if not issubclass(algorithm, kind):
             name = algorithm.name()

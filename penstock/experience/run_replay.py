@@ -162,7 +162,7 @@ class RowWriter:
         self._writer.add(**rows)
         self._writer.end_episode()
 
-    def go_on(self, num_steps: int) -> None:
+    def send_due(self, num_steps: int) -> None:
         """Do nothing: no row waits for the lanes' steps."""
 
 

@@ -23,7 +23,7 @@ from penstock.runs.files import json_bytes, write_file_atomically
 from penstock.runs.formatting import clock, counted, number
 from penstock.runs.jobs import LOST, Command, Jobs, Place, Training, split_cores
 from penstock.runs.lock import alone_in, holding_of
-from penstock.runs.lookup import checkpoint_to_go_on_from
+from penstock.runs.lookup import checkpoint_to_resume
 from penstock.runs.machine import this_command
 from penstock.runs.process import is_alive
 from penstock.runs.reading import RecordedRun, recorded
@@ -89,7 +89,7 @@ class Study:
         before = found.directory.config
         if found.state == "done" and not differing(run, before):
             return None
-        if (checkpoint := checkpoint_to_go_on_from(path)) is None:
+        if (checkpoint := checkpoint_to_resume(path)) is None:
             return ["train", run.algorithm, *run.flags, "--run-dir", os.fspath(path)]
         changes = changes_of(run, before, checkpoint.get("seconds", 0.0))
         parse_changes(type(run.config), before, changes, f"penstock resume {path}")

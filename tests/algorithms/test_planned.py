@@ -271,7 +271,7 @@ def test_a_plan_has_the_settings_of_the_call():
     for number in range(1, 5):
         if number == 3:
             for each in (one, other):
-                each._algorithm.take_settings(dataclasses.replace(each._algorithm.config, target_noise=2.0, tau=0.5))
+                each._algorithm.apply_settings(dataclasses.replace(each._algorithm.config, target_noise=2.0, tau=0.5))
         batch = random_transitions(TORQUE, number=number)
         torch.testing.assert_close(one(batch), other(batch), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(one._algorithm.target.state_dict(), other._algorithm.target.state_dict())
@@ -414,7 +414,7 @@ def test_settings_are_those_of_the_call():
     algorithm, model, batch = minibatch_of(PPO, "CartPole-v1", batch_size=64)
     gradient = planned_gradient(algorithm, model)
     before = gradient(batch)[0].item()
-    algorithm.take_settings(dataclasses.replace(algorithm.config, value_coef=7.0))
+    algorithm.apply_settings(dataclasses.replace(algorithm.config, value_coef=7.0))
     assert gradient(batch)[0].item() != pytest.approx(before, abs=1e-3)
 
 

@@ -38,33 +38,17 @@ class Eager(torch.optim.Optimizer):
     load_state_dict = plain(torch.optim.Optimizer.load_state_dict)
 
 
-def go_on(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any]) -> None:
-    """Load an optimiser's saved moments; keep its settings, which may have changed since.
-
-    Parameters
-    ----------
-    optimizer
-        Optimiser of the same kind, for the same parameters.
-    saved
-        Its ``state_dict``.
-    """
+def load_moments(optimizer: torch.optim.Optimizer, state_dict: Mapping[str, Any]) -> None:
+    """Load the moments of a ``state_dict`` into an optimiser; keep its settings, which may have changed since."""
     settings = [{name: value for name, value in group.items() if name != "params"} for group in optimizer.param_groups]
-    optimizer.load_state_dict(dict(saved))
+    optimizer.load_state_dict(dict(state_dict))
     for group, mine in zip(optimizer.param_groups, settings, strict=True):
         group.update(mine)
 
 
-def as_if_made(optimizer: torch.optim.Optimizer, made: torch.optim.Optimizer) -> None:
-    """Give all groups of an optimiser the settings of another's first group; keep learning rate and moments.
-
-    Parameters
-    ----------
-    optimizer
-        Optimiser in use.
-    made
-        Optimiser of the same kind, made with the new settings.
-    """
-    settings = {name: value for name, value in made.param_groups[0].items() if name not in ("params", "lr")}
+def copy_settings(optimizer: torch.optim.Optimizer, new: torch.optim.Optimizer) -> None:
+    """Give all groups of an optimiser the settings of a new one's first group; keep learning rate and moments."""
+    settings = {name: value for name, value in new.param_groups[0].items() if name not in ("params", "lr")}
     for group in optimizer.param_groups:
         group.update(settings)
 

@@ -213,7 +213,7 @@ class Algorithm:
             return nullcontext()
         return torch.autocast(device.type, torch.bfloat16, cache_enabled=cache)
 
-    def take_settings(self, config: AnyConfig) -> None:
+    def apply_settings(self, config: AnyConfig) -> None:
         """Adopt new values of tunable settings."""
         self.config = config
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from penstock.algorithms.arithmetic.optimizers import as_if_made, fused_adam, go_on
+from penstock.algorithms.arithmetic.optimizers import copy_settings, fused_adam, load_moments
 from penstock.algorithms.arithmetic.td import linear_schedule, polyak_
 from penstock.algorithms.bases.algorithm import Algorithm, Metrics, NonFiniteUpdate, shrink_
 from penstock.algorithms.bases.planned import RecordedUpdate
@@ -228,19 +228,19 @@ class ReplayAlgorithm(Algorithm):
             "generator": self.generator.get_state(),
         }
 
-    def take_settings(self, config: Any) -> None:
+    def apply_settings(self, config: Any) -> None:
         """Adopt new values of tunable settings, also in the optimisers."""
-        super().take_settings(config)
+        super().apply_settings(config)
         self._rates = {name: rate for name, (_, rate) in self.trained_parameters(self._model).items()}
         for optimizer in self.optimizers.values():
-            as_if_made(optimizer, self.build_optimizer(nn.Parameter(torch.zeros(1)), 0.0))
+            copy_settings(optimizer, self.build_optimizer(nn.Parameter(torch.zeros(1)), 0.0))
 
     def inherit(self, learning: dict[str, Any]) -> None:
         """Take target network and optimisers from another learner's `learning_state`, but not its random numbers."""
         if self.has_target:
             self.target.load_state_dict(learning["target"])
         for name, optimizer in self.optimizers.items():
-            go_on(optimizer, learning["optimizers"][name])
+            load_moments(optimizer, learning["optimizers"][name])
 
     def schedule_learning_rates(self, progress: float) -> None:
         """Set the learning rates of all optimisers. See `set_learning_rate`."""

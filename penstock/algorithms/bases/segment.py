@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from penstock.algorithms.arithmetic.likeness import Projection
-from penstock.algorithms.arithmetic.optimizers import as_if_made, fused_adam, go_on
+from penstock.algorithms.arithmetic.optimizers import copy_settings, fused_adam, load_moments
 from penstock.algorithms.arithmetic.returns import gae
 from penstock.algorithms.bases.algorithm import Algorithm, Metrics, Request, clip_norm_
 from penstock.algorithms.bases.planned import PlannedGradient
@@ -335,7 +335,7 @@ class SegmentUpdater:
         self.generator = torch.Generator().manual_seed(algorithm.config.seed)
         self.autocast = algorithm.autocast(next(model.parameters()).device)
         self._training = algorithm.training_mode(model)
-        self.go_on(learning)
+        self.load_state(learning)
         trained = joined_if_adjacent(list(model.parameters()))
         self.gradient: Gradient = PlannedGradient(algorithm, model, self.autocast, trained)
 
@@ -400,16 +400,16 @@ class SegmentUpdater:
         """Return the state of the optimiser and the algorithm's learning state, as tensors and plain values."""
         return {"optimizer": self.optimizer.state_dict(), **self._algorithm.learning_state()}
 
-    def go_on(self, learning: dict[str, Any] | None) -> None:
+    def load_state(self, learning: dict[str, Any] | None) -> None:
         """Continue from another learner's `state`; None: keep the optimiser, and reset the algorithm's own state."""
         if learning is not None:
-            go_on(self.optimizer, learning["optimizer"])
+            load_moments(self.optimizer, learning["optimizer"])
         self._algorithm.begin(self._model, learning)
 
-    def take_settings(self, config: Any) -> None:
+    def apply_settings(self, config: Any) -> None:
         """Adopt new values of tunable settings."""
-        self._algorithm.take_settings(config)
-        as_if_made(self.optimizer, self._algorithm.build_optimizer(self._model))
+        self._algorithm.apply_settings(config)
+        copy_settings(self.optimizer, self._algorithm.build_optimizer(self._model))
 
 
 Gradient = Callable[[Batch], tuple[Tensor, Metrics]]

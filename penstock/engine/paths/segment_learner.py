@@ -374,14 +374,14 @@ class SegmentLearner(Learner):
         self._algorithm.after_update(self._model, self._updates)
 
     def _weights_set(self) -> None:
-        self._updater.go_on(None)
+        self._updater.load_state(None)
         self._capture_gradient()
 
     def _inherit(self, learning: dict[str, Any]) -> None:
-        self._updater.go_on(learning)
+        self._updater.load_state(learning)
 
     def _take_settings(self) -> None:
-        self._updater.take_settings(self._config)
+        self._updater.apply_settings(self._config)
         self._capture_gradient()
 
     def _begin_update(self) -> None:
