@@ -179,7 +179,7 @@ class EvalFlags:
     wrapper: tuple[str, ...] = ()
     """Functions or classes, "module:Name" or "file.py:Name", that wrap the environment; the last is the outermost."""
     video: str | None = None
-    """New file for a film of one more episode, e.g. episode.mp4 or episode.gif; "auto": in the run, named after the
+    """New file for a video of one more episode, e.g. episode.mp4 or episode.gif; "auto": in the run, named after the
     weights' steps."""
     record: str | None = None
     """New directory for a Minari dataset of the episodes, e.g. datasets/cartpole-v0 (needs the extra "minari")."""

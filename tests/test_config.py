@@ -471,7 +471,7 @@ MAY_CHANGE = """
     redistributor_interval redistributor_batch_size redistributor_lessons redistributor_chunk redistributor_max_steps
     seats opponents opponent_pool opponent_interval opponent_share opponent_sampling eval_against
     munchausen munchausen_alpha munchausen_temperature munchausen_floor weight_decay noisy_epsilon exploration_share
-    loss td_loss rho_proximal batch_timeout eval_films upload_timeout
+    loss td_loss rho_proximal batch_timeout eval_videos upload_timeout
 """
 """Settings that can change within a run of every algorithm that has them, but for those below."""
 FIXED_FOR_REPLAY = {"gamma", "reward_scale", "reward_clip", "burn_in"}  # what is stored depends on them

@@ -203,9 +203,9 @@ class Config:
     """Sample actions in evaluations; algorithms that do not sample explore as at the end of training."""
     eval_max_steps: int = 30_000
     """Steps after which an evaluation ends an episode early and plays another; the return up to then counts."""
-    eval_films: int = 0
-    """Largest number of evaluation films kept in the run, spread over the training, among them the newest and that of
-    the best weights; 0: no films. A film shows one extra episode (needs the extra "video")."""
+    eval_videos: int = 0
+    """Largest number of evaluation videos kept in the run, spread over the training, among them the newest and that of
+    the best weights; 0: no videos. A video shows one extra episode (needs the extra "video")."""
     checkpoint_interval: int | None = None
     """Steps between checkpoints; 0: only at the end of training; None: total_steps / 10."""
     keep_checkpoints: int = 3
@@ -288,11 +288,11 @@ class Config:
 
     def _validate_files(self) -> None:
         require(self.run_dir != "", "run_dir", self.run_dir, 'a directory, a URL, "auto", or None')
-        require(self.eval_films == 0 or self.eval_films > 1, "eval_films", self.eval_films, "0, or 2 or more")
-        if self.eval_films and (self.run_dir is None or self.eval_interval == 0 or self.evaluator != "home"):
+        require(self.eval_videos == 0 or self.eval_videos > 1, "eval_videos", self.eval_videos, "0, or 2 or more")
+        if self.eval_videos and (self.run_dir is None or self.eval_interval == 0 or self.evaluator != "home"):
             raise ConfigError(
-                f"eval_films={self.eval_films} is not legal with run_dir=None, eval_interval=0 or evaluator='node': "
-                "the evaluator at home writes films into the run"
+                f"eval_videos={self.eval_videos} is not legal with run_dir=None, eval_interval=0 or evaluator='node': "
+                "the evaluator at home writes videos into the run"
             )
 
     def _validate_population(self) -> None:

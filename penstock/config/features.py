@@ -80,7 +80,7 @@ _GROUPS = {
     **{feature.group: set(feature.settings) for feature in FEATURES},
     LEARNING: set[str](),  # every other setting
     "budget and run": {
-        "max_seconds", "eval_interval", "eval_episodes", "eval_exploration", "eval_max_steps", "eval_films",
+        "max_seconds", "eval_interval", "eval_episodes", "eval_exploration", "eval_max_steps", "eval_videos",
         "checkpoint_interval",
         "keep_checkpoints", "save_replay", "upload_timeout",
     },

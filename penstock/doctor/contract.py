@@ -401,7 +401,7 @@ def _rendering(env: EnvSpec) -> Check:
         with closing(make_stage(env, SEED, draws=False)) as stage:
             declared = list((getattr(stage, "metadata", None) or {}).get("render_modes", []))
         if "rgb_array" not in declared:
-            advice = "for films: metadata['render_modes'] with 'rgb_array', and a render() of uint8 [H, W, 3]"
+            advice = "for videos: metadata['render_modes'] with 'rgb_array', and a render() of uint8 [H, W, 3]"
             return Check("rendering", "ok", f"render modes: {', '.join(map(str, declared)) or 'none'}", advice)
         with closing(make_stage(env, SEED)) as stage:
             stage.reset(seed=SEED)
@@ -410,6 +410,6 @@ def _rendering(env: EnvSpec) -> Check:
         causes = [error.__cause__, getattr(error.__cause__, "__cause__", None)]
         is_missing = any(isinstance(each, ImportError | gymnasium.error.DependencyNotInstalled) for each in causes)
         if is_missing or "vector environments" in str(error):
-            return Check("rendering", "ok", f"no films: {error}")
+            return Check("rendering", "ok", f"no videos: {error}")
         return Check("rendering", "fail", str(error), "draw in every declared mode, or leave it out of render_modes")
     return Check("rendering", "ok", f"render modes: {', '.join(declared)}; pictures of {width} x {height}")

@@ -161,8 +161,8 @@ class Evaluations:
             self._has_shown_film = True
             steps = evaluated.policies[0].evaluation.steps
             self._chronicle.event(
-                f"warning: no film of the evaluation at step {steps:,}: {evaluated.without_film}; further missing "
-                "films are not reported"
+                f"warning: no video of the evaluation at step {steps:,}: {evaluated.without_film}; further missing "
+                "videos are not reported"
             )
 
     def forget(self) -> None:

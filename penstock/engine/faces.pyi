@@ -163,9 +163,9 @@ class _Shared(TypedDict, total=False):
     eval_max_steps: int
     """Steps after which an evaluation ends an episode early and plays another; the return up to then counts. Default:
     30000."""
-    eval_films: int
-    """Largest number of evaluation films kept in the run, spread over the training, among them the newest and that of
-    the best weights; 0: no films. A film shows one extra episode (needs the extra "video"). Default: 0."""
+    eval_videos: int
+    """Largest number of evaluation videos kept in the run, spread over the training, among them the newest and that of
+    the best weights; 0: no videos. A video shows one extra episode (needs the extra "video"). Default: 0."""
     checkpoint_interval: int | None
     """Steps between checkpoints; 0: only at the end of training; None: total_steps / 10. Default: None."""
     keep_checkpoints: int

@@ -140,7 +140,7 @@ def resolve(config: Config) -> ResolvedEnvironment:
     env = replace(env, teams=teams, population=1 if agents else len(policies))
     seen = seen or apart(env.name, probe_all, env)
     env = replace(env, mask_is_in_info=seen[0].mask_is_in_info)
-    if config.eval_films:
+    if config.eval_videos:
         require_packages()
         apart(env.name, require_pictures, env.of_one)
     return ResolvedEnvironment(config, env, policies, seen, _note_of_settled(given, config))

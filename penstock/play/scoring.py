@@ -94,7 +94,7 @@ def evaluate_together(
         As for `evaluate_run`.
     """
     if video is not None:
-        require_writable("video", video, "a film", CONTAINERS)
+        require_writable("video", video, "a video", CONTAINERS)
     policies = {name: load_policy(path, **settings) for name, path in paths.items()}
     first = next(iter(policies.values()))
     config, env = first.algorithm.config, environment_of(first, on, wrappers)
@@ -135,7 +135,7 @@ def evaluate_run(
     deterministic
         Whether to take the most probable actions instead of samples.
     video
-        New file for a film of one more episode (needs the extra "video").
+        New file for a video of one more episode (needs the extra "video").
     record
         New directory for a Minari dataset of the episodes (needs the extra "minari"); see
         `penstock.play.recording.EpisodeRecorder`.
@@ -155,10 +155,10 @@ def evaluate_run(
     UnsupportedSpaceError
         The environment's spaces differ from those of the training.
     ConfigError
-        The dataset or the film exists or cannot be written.
+        The dataset or the video exists or cannot be written.
     """
     if video is not None:
-        require_writable("video", video, "a film", CONTAINERS)
+        require_writable("video", video, "a video", CONTAINERS)
     policy = load_policy(path, **settings)
     config = policy.algorithm.config
     env = environment_of(policy, on, wrappers)

@@ -71,7 +71,7 @@ COLUMNS = (
     Column("best_return", "best", "number", 1100),
     Column("target_return", "target", "number", 1300, is_printed=False),
     Column("steps_per_second", "steps/s", "count", 1300), Column("limiting_role", "limited by", "text", 1000),
-    Column("tags", "tags", "text", None), Column("films", "films", "count", None),
+    Column("tags", "tags", "text", None), Column("videos", "videos", "count", None),
     Column("parent", "parent", "text", None), Column("updated", "ago", "ago", 1400),
     Column("created", "created", "ago", None, is_printed=False),
     Column("total_steps", "total_steps", "count", None, is_printed=False),
@@ -227,7 +227,7 @@ def charts_of(
     Returns
     -------
     list
-        ``section``, ``title``, ``unit``, ``kind``, ``is_return`` (whether the target and films are marked), ``lines``
+        ``section``, ``title``, ``unit``, ``kind``, ``is_return`` (whether the target and videos are marked), ``lines``
         and ``bands`` of each chart. A line has ``name`` (of its metric), ``label``, ``color`` (a number, the same for
         all lines of a policy and for the same part in all areas of a section; or `WAIT`), ``dash`` (a number),
         ``dots`` (whether its points are marked) and ``edge`` (whether it bounds a band). A band has ``label``,

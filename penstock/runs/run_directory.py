@@ -12,7 +12,7 @@
 ``replay/``            contents of the replay buffers, if they are saved
 ``<role>/``            contents that the role of a feature saves beside the checkpoints
 ``policies/<name>/``   checkpoints of each policy, if a run has several
-``videos/``            films of evaluations, and of ``penstock eval --video auto``
+``videos/``            videos of evaluations, and of ``penstock eval --video auto``
 ``log.txt``            events, with time stamps
 =====================  ====================================================================
 """

@@ -196,24 +196,24 @@ def test_a_film_plays_beside_the_curve_at_whose_steps_it_was_taken(browser, runs
     with dashboard_of(runs) as served:
         open_run(browser, served, "live")
         shown = waited(browser, lambda: browser.execute_script(marks))
-        assert [title for title, _ in shown] == ["Film of step 100", "Film of step 200, step-200-2.mp4"]
+        assert [title for title, _ in shown] == ["Video of step 100", "Video of step 200, step-200-2.mp4"]
         assert shown[0][1] + 20 < shown[1][1]
         mark = browser.find_element(By.CSS_SELECTOR, ".mark")
         mark.send_keys(Keys.ENTER)
         film = mark.find_element(By.XPATH, "ancestor::figure/following-sibling::figure[1]")
         name, video = film.find_element(By.CSS_SELECTOR, ".title"), film.find_element(By.TAG_NAME, "video")
-        assert name.text == "step-100.mp4" and video.get_attribute("src").endswith("/films/step-100.mp4")
+        assert name.text == "step-100.mp4" and video.get_attribute("src").endswith("/videos/step-100.mp4")
         film.find_element(By.TAG_NAME, "button").send_keys(Keys.ENTER)
-        assert not browser.find_elements(By.CSS_SELECTOR, ".film") and browser.switch_to.active_element == mark
+        assert not browser.find_elements(By.CSS_SELECTOR, ".video") and browser.switch_to.active_element == mark
         mark.send_keys(Keys.ENTER)
         (live.directory.path / "videos" / "step-200-2.mp4").unlink()
         (live.directory.path / "videos" / "step-302.mp4").write_bytes(b"no film")
         waited(browser, lambda: [title for title, _ in browser.execute_script(marks)] == [
-            "Film of step 100", "Film of step 302"
+            "Video of step 100", "Video of step 302"
         ])  # fmt: skip
         assert browser.switch_to.active_element == mark
-        assert browser.find_element(By.CSS_SELECTOR, ".film").is_displayed()
-        waited(browser, lambda: text_of(browser, "[data-film] figcaption").endswith("step-302.mp4 | other.mp4"))
+        assert browser.find_element(By.CSS_SELECTOR, ".video").is_displayed()
+        waited(browser, lambda: text_of(browser, "[data-video] figcaption").endswith("step-302.mp4 | other.mp4"))
         choose(browser, "x", "seconds")
         choose(browser, "from", "15")
         choose(browser, "to", "35")
@@ -720,7 +720,8 @@ def test_policies_games_nodes_and_lineage_have_parts_of_the_page(browser, runs):
         waited(browser, lambda: browser.find_elements(By.CSS_SELECTOR, ".lineage path"))
         index = text_of(browser, ".index button").split(" | ")
         assert index[:3] == ["Learning", "Policies", "Nodes"] and {"Population", "Speed", "Settings"} <= set(index)
-        waited(browser, lambda: browser.find_elements(By.CSS_SELECTOR, ".mark[title='Film of step 601']:not([hidden])"))
+        mark = ".mark[title='Video of step 601']:not([hidden])"
+        waited(browser, lambda: browser.find_elements(By.CSS_SELECTOR, mark))
         rows = text_of(browser, "[aria-label=Policies] tbody tr")
         assert "red6004.25050 ± 121" in rows and f"{EVIL}6004.250-7 ± 121" in rows
         assert "75 % won, 25 % drawnof 4 games" in text_of(browser, "[aria-label^='Games won'] td")

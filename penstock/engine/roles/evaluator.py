@@ -65,7 +65,7 @@ class Evaluator:
         self._players: dict[range, Player] = {}
         self._player(self._games)
         self._films = None
-        if config.eval_films:
+        if config.eval_videos:
             from penstock.engine.roles.filming import Films  # most runs have none
 
             self._films = Films(algorithms, [policy.model for policy in self._scores.policies], env)
