@@ -207,7 +207,7 @@ class DoctorFlags:
     """Functions or classes, "module:Name" or "file.py:Name", that wrap the environment; the last is the outermost."""
     seconds: float = 12.0
     """Seconds of measurements of the environment's speed, without start-up; 0: no measurements."""
-    limit: float = 60.0
+    timeout: float = 60.0
     """Seconds without an answer after which a stage of the check of an environment fails."""
     json: bool = False
     """Print the findings as JSON."""

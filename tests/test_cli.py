@@ -537,7 +537,7 @@ def test_the_exit_code_of_bench_tells_whether_the_marks_hold(outcome, code, mess
         return outcome
 
     monkeypatch.setattr("penstock.bench.throughput.run", run)
-    assert main(["bench", "throughput", "--work", "pong", "vizdoom", "--json", "x/figures"]) == code
+    assert main(["bench", "throughput", "--workload", "pong", "vizdoom", "--json", "x/figures"]) == code
     assert capsys.readouterr().err == message
     (flags,) = asked
-    assert (flags.work, flags.json) == (("pong", "vizdoom"), Path("x/figures"))
+    assert (flags.workload, flags.json) == (("pong", "vizdoom"), Path("x/figures"))

@@ -48,7 +48,7 @@ _MARKS = re.compile(r"^(?:\x1b\[[0-9;]*m)*WARN: |\x1b\[[0-9;]*m", re.MULTILINE) 
 # numbers, and checks environments with the wrappers of training.
 _SETTLED = ("recommend using a symmetric and normalized space", "infinity. This is probably", "unwrapped version")
 _OPINION = "check_env of gymnasium.utils.env_checker says this: no training needs it unless another line fails"
-_NO_ANSWER = "fix the environment: a training would stop in the same way; a slow environment needs a longer --limit"
+_NO_ANSWER = "fix the environment: a training would stop in the same way; a slow environment needs a longer --timeout"
 
 T = TypeVar("T")
 
