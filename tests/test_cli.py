@@ -479,7 +479,7 @@ def test_a_film_without_a_name_lies_in_the_run(run_dir, capsys):
             ],
         ),
         (
-            Evaluation((3.0, 0.5), (9, 30_000), unfinished=1, asked=1),
+            Evaluation((3.0, 0.5), (9, 30_000), unfinished=1, requested=1),
             [
                 "mean return 1.750 +/- 1.250 over 2 episodes, 1 of which ended "
                 "(CartPole-v1, weights of step 10,000, best checkpoint)",
@@ -488,7 +488,7 @@ def test_a_film_without_a_name_lies_in_the_run(run_dir, capsys):
             ],
         ),
         (
-            Evaluation((3.0, 0.5, 0.5), (9, 90, 90), unfinished=2, asked=2),
+            Evaluation((3.0, 0.5, 0.5), (9, 90, 90), unfinished=2, requested=2),
             [
                 "mean return 1.333 +/- 1.179 over 3 episodes, 1 of which ended "
                 "(CartPole-v1, weights of step 10,000, best checkpoint)",

@@ -173,8 +173,8 @@ def _score(result: Evaluation, name: str, meta: Mapping[str, Any], which: str) -
         lines.append(f"{about}: {won}mean return {number(match.mean_return)}")
     if result.unfinished:
         was, its = ("was", "its return") if result.unfinished == 1 else ("were", "their returns")
-        asked = "1 whole one was" if result.asked == 1 else f"{result.asked} whole ones were"
-        is_short = result.finished < result.asked
+        asked = "1 whole one was" if result.requested == 1 else f"{result.requested} whole ones were"
+        is_short = result.finished < result.requested
         limit = "; playing stops when as many were given up" if is_short else ""
         lines.append(
             f"partial: {result.unfinished} of them {was} given up after {max(result.lengths):,} steps and counted with "

@@ -182,7 +182,7 @@ class Evaluations:
         why = f"eval_max_steps={config.eval_max_steps}" if longest >= config.eval_max_steps else "max_seconds"
         target = "" if config.target_return is None else ", and the target does not count as reached"
         return (
-            f"warning: an evaluation was asked for {evaluation.asked} episodes: {evaluation.finished} ended, and "
+            f"warning: an evaluation was asked for {evaluation.requested} episodes: {evaluation.finished} ended, and "
             f"{evaluation.unfinished} were cut short after at most {longest:,} steps ({why}). The mean return of "
             f"{number(evaluation.mean_return)} includes their returns up to that point{target}"
         )

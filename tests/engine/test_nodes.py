@@ -399,7 +399,7 @@ def test_two_evaluators_share_evaluations_and_when_one_is_lost_the_other_goes_on
     def kill_one(status):
         evaluation = supervisor_of(trainer).progress.policies[0].evaluation
         if evaluation is not None and not killed:
-            assert evaluation.asked == 4
+            assert evaluation.requested == 4
             killed.append(nodes_of(trainer)[1].host.pids()["evaluator"])
             os.kill(killed[0], signal.SIGKILL)
         elif evaluation is not None:

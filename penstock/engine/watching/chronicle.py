@@ -291,7 +291,7 @@ class Chronicle(Owned):
             about = {"opponent": part.opponent, "seat": part.seat} if isinstance(part, Match) else None
             self._episodes.write(episode_lines(
                 steps, self._progress.seconds, evaluation.version, part.returns, part.lengths,
-                unfinished=part.unfinished, asked=part.asked, policy=policy, about=about,
+                unfinished=part.unfinished, requested=part.requested, policy=policy, about=about,
             ))  # fmt: skip
 
     def _write_hardware(self, status: Status) -> None:
