@@ -24,7 +24,7 @@ from penstock.config import Config, ConfigError, grouped
 from penstock.config.features import MOST_USED
 from penstock.config.making import cannot_change, load_preset, make_config, restored_config, setting_hint
 from penstock.imports import why_lost
-from penstock.masking import is_secret, masked, masked_arguments
+from penstock.redaction import is_secret, masked, masked_arguments
 
 Places = tyro.conf.Positional[tuple[Annotated[Path, tyro.conf.arg(metavar="DIR")], ...]]
 """Flag type of folders that are runs or contain runs."""

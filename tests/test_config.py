@@ -32,7 +32,7 @@ from penstock.config import (
     SegmentConfig,
     change_config,
     closest,
-    elsewhere,
+    foreign_names,
     load_preset,
     make_config,
     tuned,
@@ -89,7 +89,7 @@ def test_a_setting_of_another_library_that_the_algorithm_lacks_or_nobody_has_is_
 
 def test_every_setting_that_is_answered_with_ours_is_one_and_none_is_hidden_by_its_answer():
     ours = {field.name for name in ALGORITHMS for field in fields(load_algorithm(name).Config)}
-    for name, answers in elsewhere.SETTINGS.items():
+    for name, answers in foreign_names.SETTINGS.items():
         named = {re.findall(r"\w+", answer)[0] for answer in answers.split(" | ")}
         assert named <= ours and name not in named, name
 

@@ -19,7 +19,7 @@ from statistics import linear_regression, median
 from typing import TYPE_CHECKING, Any
 
 from penstock.bench import BenchError, BenchUsageError
-from penstock.bench.asked import own_parser, parse, require_counts, require_positive
+from penstock.bench.arguments import own_parser, parse, require_counts, require_positive
 from penstock.bench.scaling import ROLLOUT, Constants, Machines, Setting, StreamCosts, predict, versions_sent
 from penstock.runs.formatting import counted
 from penstock.runs.machine import describe, machine_facts
@@ -54,19 +54,19 @@ def command(args: list[str]) -> bool:
     BenchError, TrainingFailed, EnvironmentFailure
         A measured training failed.
     """
-    asked = parse(args, _own_flags())
-    if asked is None:
+    arguments = parse(args, _own_flags())
+    if arguments is None:
         return True
-    require_counts(asked.own, "max_nodes", "rounds", "node_cores", "home_cores", "learners")
-    require_positive(asked.own, "bench_seconds", "gigabits")
-    config = asked.config
-    _require_segments(asked.algorithm, config)
+    require_counts(arguments.own, "max_nodes", "rounds", "node_cores", "home_cores", "learners")
+    require_positive(arguments.own, "bench_seconds", "gigabits")
+    config = arguments.config
+    _require_segments(arguments.algorithm, config)
     if config.backend != "ray":
         config = dataclasses.replace(config, backend="ray")
-    facts = measured(asked.algorithm, config, asked.own)
+    facts = measured(arguments.algorithm, config, arguments.own)
     print(text(facts))
-    if asked.own.json is not None:
-        asked.own.json.write_text(json.dumps(facts, indent=1) + "\n")
+    if arguments.own.json is not None:
+        arguments.own.json.write_text(json.dumps(facts, indent=1) + "\n")
     return True
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median_low
 from typing import TYPE_CHECKING
 
-from penstock.bench.asked import own_parser, parse, require_counts, require_positive
+from penstock.bench.arguments import own_parser, parse, require_counts, require_positive
 from penstock.bench.data_paths import measured_path
 from penstock.bench.search import describe_quick
 from penstock.runs.machine import describe, machine_facts
@@ -35,12 +35,12 @@ def command(args: list[str]) -> bool:
     BenchError, TrainingFailed, EnvironmentFailure
         A measurement failed.
     """
-    asked = parse(args, _own_flags())
-    if asked is None:
+    arguments = parse(args, _own_flags())
+    if arguments is None:
         return True
-    require_counts(asked.own, "rounds")
-    require_positive(asked.own, "bench_seconds", "min_efficiency")
-    return run(asked.algorithm, asked.config, asked.own)
+    require_counts(arguments.own, "rounds")
+    require_positive(arguments.own, "bench_seconds", "min_efficiency")
+    return run(arguments.algorithm, arguments.config, arguments.own)
 
 
 def run(algorithm: type[Algorithm], config: Config, own: argparse.Namespace) -> bool:

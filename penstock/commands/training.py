@@ -162,7 +162,7 @@ def _summary(result: TrainResult) -> str:
 
 def _saved(result: TrainResult, run_dir: str) -> list[str]:
     """Return lines about the checkpoints of a training."""
-    from penstock.masking import flags_of_secrets
+    from penstock.redaction import flags_of_secrets
     from penstock.runs.checkpoint import CheckpointError
     from penstock.runs.run_directory import RunDirectory
     from penstock.runs.vacancy import RunDirectoryError

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
 from penstock.config.checking import ConfigError, Tunable, checked, require, require_fields
-from penstock.config.elsewhere import value_hint
+from penstock.config.foreign_names import value_hint
 from penstock.config.nodes import counts_of, levels_of, require_nodes
 from penstock.config.saved import saved
 from penstock.config.schedules import Schedule, Scheduled, is_json, tried_schedule

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from penstock.config.base import Config
 from penstock.config.checking import ConfigError, closest, read_toml
-from penstock.config.elsewhere import NO_SETTINGS, SETTINGS
 from penstock.config.features import FEATURES
+from penstock.config.foreign_names import NO_SETTINGS, SETTINGS
 from penstock.imports import why_lost
 
 C = TypeVar("C", bound=Config)

@@ -33,8 +33,8 @@ from penstock.envs.lanes import EpisodeRecord, Group, outline
 from penstock.envs.making import Probed, construct, make_group, probe_all
 from penstock.envs.spec import EnvSpec
 from penstock.play.film import make_stage, picture_of
+from penstock.process_state import kept_settings, left_threads, seed_generators
 from penstock.self_play.fixed_opponents import RandomOpponent
-from penstock.surroundings import kept_settings, left_threads, seed_generators
 
 STEPS, SECONDS = 3_000, 8.0  # of each of two plays, whichever ends it first
 LIMIT = 60.0  # seconds of a stage

@@ -35,15 +35,15 @@ from penstock.envs.spaces import ObservationSpec
 from penstock.envs.statistics import ADVICE, statistics_of
 from penstock.experience.statistics import RunStatistics
 from penstock.imports import UntrustedCodeError
-from penstock.masking import masked
 from penstock.play.policy import specs_from_json
 from penstock.population.schedule import Schedule, schedule_of
 from penstock.population.space import tables_of
+from penstock.process_state import plain_torch
+from penstock.redaction import masked
 from penstock.runs.checkpoint import Checkpoint
 from penstock.runs.remote import is_remote
 from penstock.runs.run_directory import RunDirectory
 from penstock.self_play.settings import with_absolute_paths
-from penstock.surroundings import plain_torch
 from penstock.trust import code_of, is_sealed
 
 

@@ -26,6 +26,7 @@ from penstock.nn import PolicyNetwork
 from penstock.play.policy import specs_to_json
 from penstock.population.decisions import Population
 from penstock.population.schedule import Schedule
+from penstock.process_state import plain_torch
 from penstock.runs.checkpoint import (
     Checkpoint,
     DamagedCheckpointError,
@@ -36,7 +37,6 @@ from penstock.runs.checkpoint import (
 from penstock.runs.run_directory import RunDirectory
 from penstock.runs.store import CheckpointStore
 from penstock.self_play.arenas import arena_shapes
-from penstock.surroundings import plain_torch
 from penstock.trust import SEALS, seals_of
 
 if TYPE_CHECKING:

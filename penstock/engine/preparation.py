@@ -27,7 +27,7 @@ from penstock.nn.layers import is_bfloat16, is_faster_in_bfloat16
 from penstock.play.film import require_packages, require_pictures
 from penstock.play.policy import environment_named_by
 from penstock.self_play.settings import require_agents_for
-from penstock.travelling import packed
+from penstock.serialization import packed
 
 _SIDE = 16  # shortest axis that may be a side of an image
 _CROWD = 4  # rollout workers per core above which the user is warned

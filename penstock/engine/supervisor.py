@@ -40,9 +40,9 @@ from penstock.engine.watching.time_spent import processes_by_kind, rows_by_kind
 from penstock.envs.failures import EnvironmentFailure
 from penstock.experience.arena import Control
 from penstock.ipc.ownership import Owned, owner_only
+from penstock.process_state import ProcessState
 from penstock.runs.state import Written
 from penstock.self_play.versions import opponents_of
-from penstock.surroundings import Surroundings
 
 FAREWELL_SECONDS = 3.0  # for the learner to write a checkpoint when the run fails
 _TRACEBACK = "Traceback (most recent call last):\n"
@@ -72,7 +72,7 @@ class Supervisor(Owned):
         self._is_started = False
         config, policies, directory = training.config, training.policies, training.run_directory
         self._arena = arena = policies[0].arena
-        self._surroundings = Surroundings(is_shared=config.backend == "serial")
+        self._surroundings = ProcessState(is_shared=config.backend == "serial")
         self._board = board_for(config.num_learners, address_of_home(config))
         group = self._board.spec if self._board is not None else None
         specs = role_specs(policies, training.env, arena.shape, group, cores_of_nodes_here(config))

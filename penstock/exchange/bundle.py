@@ -28,10 +28,10 @@ from typing import Any
 from penstock.config import saved
 from penstock.exchange import ExchangeError
 from penstock.exchange.card import Card, Score
-from penstock.masking import masked
 from penstock.play.evaluation import Evaluation
 from penstock.play.policy import load_policy
 from penstock.play.scoring import evaluate_run, evaluate_together
+from penstock.redaction import masked
 from penstock.runs.checkpoint import APART, STATE, load_checkpoint, save_checkpoint, verify_checkpoint
 from penstock.runs.files import json_bytes, why_unwritable
 from penstock.runs.lookup import resolve_checkpoint

@@ -23,8 +23,8 @@ from penstock.envs.masks import MASK, forbids_all
 from penstock.envs.spec import EnvSpec
 from penstock.envs.statistics import RunningStatistics
 from penstock.play.policy import Policy
+from penstock.process_state import ProcessState, seed_generators
 from penstock.runs.files import why_no_new_file
-from penstock.surroundings import Surroundings, seed_generators
 
 MAX_STEPS = 10_000
 FILMED_LANE = 4_000_000  # outside the lanes of training, evaluation, scoring and probing
@@ -71,7 +71,7 @@ def film(
     require_writable("video", path, "a video", CONTAINERS)
     require_packages()
     path = os.path.abspath(path)  # the environment may change the working directory
-    with Surroundings().inside():
+    with ProcessState().inside():
         seed_generators(seed % 2**32)
         with closing(make_stage(env, seed)) as stage:
             game = game_of(stage)

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.masking import masked
+from penstock.redaction import masked
 from penstock.runs.checkpoint import CheckpointError
 from penstock.runs.labels import Labels, read_labels
 from penstock.runs.remote import is_remote

@@ -28,7 +28,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypedDict
 
-from penstock.masking import flags_of_secrets
+from penstock.redaction import flags_of_secrets
 from penstock.runs.documents import DocumentError, read_document, require_readable
 from penstock.runs.files import AppendFile, json_bytes, shown_path, write_file_atomically
 from penstock.runs.lock import RunLock

@@ -30,7 +30,7 @@ from penstock.runs.reading import RecordedRun, recorded
 from penstock.runs.vacancy import CONFIG, is_vacant, require_outside_runs, set_aside_run
 from penstock.studies import StudyError
 from penstock.studies.plan import PlannedRun, changes_of, differing, folder_of, own_flags, plan, read, take_cluster
-from penstock.trials.asking import Asked, places_for, require_room
+from penstock.trials.request import ClusterRequest, places_for, require_room
 
 DONE, FAILED, NOT_REACHED, INTERRUPTED = 0, 1, 3, 130
 SIGNALLED = INTERRUPTED, -signal.SIGTERM, -signal.SIGINT, -signal.SIGKILL
@@ -225,7 +225,7 @@ def command(args: list[str]) -> int:
     return train(study, request.jobs, cluster)
 
 
-def train(study: Study, jobs: int | None, cluster: Asked | None = None) -> int:
+def train(study: Study, jobs: int | None, cluster: ClusterRequest | None = None) -> int:
     """Train the remaining runs of a study, alone in its folder, on this machine or on a cluster; return the exit code.
 
     Raises

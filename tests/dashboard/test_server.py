@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from penstock.dashboard.files import RunFile, pieces_of, text_of
-from penstock.masking import masked, masked_command
+from penstock.redaction import masked, masked_command
 from penstock.runs.lock import LOCK
 from penstock.studies.searches import importance_of
 from tests.dashboard.serving import dashboard_of, event

@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from penstock.algorithms.arithmetic.likeness import Projection
 from penstock.algorithms.arithmetic.optimizers import copy_settings, fused_adam, load_moments
 from penstock.algorithms.arithmetic.returns import gae
+from penstock.algorithms.arithmetic.similarity import Projection
 from penstock.algorithms.bases.algorithm import Algorithm, Metrics, Request, clip_norm_
 from penstock.algorithms.bases.planned import PlannedGradient
 from penstock.config import Config, FreshConfig, SegmentConfig, find_object, require, require_whole_segments, value_at

@@ -23,9 +23,9 @@ from penstock.nn import PolicyNetwork
 from penstock.play.evaluation import Evaluation
 from penstock.play.player import Player, lanes_for
 from penstock.play.scoring import EVALUATION_LANES
+from penstock.process_state import seed_generators
 from penstock.runs.checkpoint import CheckpointError
 from penstock.self_play.matches import player_of
-from penstock.surroundings import seed_generators
 
 if TYPE_CHECKING:
     from penstock.engine.roles.filming import Films
