@@ -88,13 +88,13 @@ class SAC(SoftCritics):
         q, next_q = self.both_ends(model, batch, next_action)
         critic_loss, td_error, found = self.critic_loss(model, q, next_q, -alpha * next_log_prob, batch)
         self.minimize("critic", critic_loss)
-        self.follow_moments(model.critics)
+        self.update_moments(model.critics)
 
         metrics = {"critic_loss": critic_loss, **found}
 
         if self.update_kind(batch.number):  # it moves the policy
             metrics |= self.improve_policy(model, model.policy(batch.obs), batch.obs, alpha)
-            self.follow_moments(model.encoder)
+            self.update_moments(model.encoder)
         if self.has_target:
             self.update_target(self.config.tau)
         self.after_update(model, batch, metrics)

@@ -42,7 +42,7 @@ class Config:
         "run_dir": "a run stays in its directory; copy the directory to continue elsewhere",
     }
     """Settings that cannot change within a run, by name, with the reason. All others can."""
-    of_older_runs: ClassVar[Mapping[str, Any]] = {}
+    legacy_defaults: ClassVar[Mapping[str, Any]] = {}
     """Values that settings had in runs saved before they existed, if other than the defaults."""
 
     learning_rates: ClassVar[tuple[float, float] | None] = None
@@ -354,7 +354,7 @@ class Config:
                     f"which learners share equally: use {' or '.join(map(str, near))}"
                 )
 
-    def settled(self, *, encodes_images: bool) -> Self:
+    def resolved(self, *, encodes_images: bool) -> Self:
         """Return a config with numbers in place of None in settings that depend on the network.
 
         Parameters

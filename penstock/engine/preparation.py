@@ -134,7 +134,7 @@ def resolve(config: Config) -> ResolvedEnvironment:
     require_agents_for(config, agents)
     config = given = replace(config, num_agents=len(agents)) if agents else config
     if is_one_policy:
-        config = given.settled(encodes_images=encodes_images(given.encoder, seen[0].observation))
+        config = given.resolved(encodes_images=encodes_images(given.encoder, seen[0].observation))
     policies = policy_configs(config, agents)
     teams = tuple(policy.agents for policy in policies) if agents else ()
     env = replace(env, teams=teams, population=1 if agents else len(policies))

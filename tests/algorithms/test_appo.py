@@ -277,5 +277,5 @@ def test_illegal_settings_are_named(settings, message):
 )
 def test_few_lanes_are_learned_from_more_often(lanes, more, epochs):
     config = APPOConfig(env="", num_workers=1, num_envs_per_worker=lanes, **more)
-    assert config.settled(encodes_images=False).num_epochs == epochs
-    assert config.settled(encodes_images=True).num_epochs == more.get("num_epochs", 2)
+    assert config.resolved(encodes_images=False).num_epochs == epochs
+    assert config.resolved(encodes_images=True).num_epochs == more.get("num_epochs", 2)

@@ -583,7 +583,7 @@ def test_operations_and_their_gradients_are_those_of_torch(name):
     with torch.enable_grad(), recorder:
         out = OPERATIONS[name](x, m)
         (gradient,) = torch.autograd.grad((out * m).sum(), [x])
-    recorder.give_out([out, gradient])
+    recorder.add_outputs([out, gradient])
     plan, read = recorder.plan()
     results = [torch.empty(7, 3), torch.empty(7, 3)]
     for seed in range(2):
@@ -620,7 +620,7 @@ def test_large_tensors_are_computed_row_by_row_as_torch_does(compute, threads, r
     with torch.enable_grad(), recorder:
         out = compute(x, m)
         (gradient,) = torch.autograd.grad(out.square().sum(), [x])
-    recorder.give_out([out, gradient])
+    recorder.add_outputs([out, gradient])
     plan, read = recorder.plan()
     with torch.no_grad():
         x.copy_(torch.randn(rows, 40))
@@ -639,7 +639,7 @@ def test_columns_far_from_zero_lose_no_more_digits_than_their_numbers():
     recorder = Recorder([x, scale := torch.ones(20), shift := torch.zeros(20)])
     with recorder:
         out = columns_normalized(x, scale, shift)
-    recorder.give_out([out])
+    recorder.add_outputs([out])
     plan, read = recorder.plan()
     run(plan, [recorder.inputs[number] for number in read], [out])
     exact = x.double()
@@ -654,7 +654,7 @@ def test_a_sum_with_zeros_stays_as_it_was_before_a_step():
         kept = torch.zeros(3) + weight
         with recorder.between_parts([weight]):
             weight.mul_(10.0)
-        recorder.give_out([kept * 1.0])
+        recorder.add_outputs([kept * 1.0])
     plan, _ = recorder.plan()
     weight.copy_(torch.tensor([1.0, 2.0, 3.0]))
     plan.begin([weight.data_ptr()], [found.data_ptr()], 1)
@@ -670,10 +670,10 @@ def test_a_gradient_that_is_read_behind_its_step_is_refused():
     recorder = Recorder([x])
     with recorder:
         gradient = x * 2.0
-        recorder.give_out([gradient], change=True)
+        recorder.add_outputs([gradient], change=True)
         with recorder.between_parts([]):
             pass
-        recorder.give_out([gradient + 1.0])
+        recorder.add_outputs([gradient + 1.0])
     with pytest.raises(Unplannable, match="after the step"):
         recorder.plan()
 
@@ -695,7 +695,7 @@ def test_operations_in_a_form_that_plans_do_not_have_are_refused(compute):
     x, m = torch.randn(7, 3), torch.ones(7, 3)
     recorder = Recorder([x, m])
     with recorder, pytest.raises(Unplannable):
-        recorder.give_out([compute(x, m)])
+        recorder.add_outputs([compute(x, m)])
         recorder.plan()
 
 
@@ -715,7 +715,7 @@ def test_products_are_those_of_torch_for_narrow_and_wide_matrices(rows, columns)
     recorder = Recorder([a, b])
     with recorder:
         out = a.t() @ b
-    recorder.give_out([out])
+    recorder.add_outputs([out])
     found = torch.empty(rows, columns)
     run(recorder.plan()[0], [a, b], [found])
     torch.testing.assert_close(found, out, rtol=1e-5, atol=1e-5)

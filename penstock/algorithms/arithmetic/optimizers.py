@@ -61,12 +61,12 @@ class OnDevice:
     ----------
     learning_rate
         Step size, float32 ``[]``.
-    lost
+    nonfinite
         float32 ``[]``; 1: the step changes nothing.
     """
 
     learning_rate: torch.Tensor
-    lost: torch.Tensor
+    nonfinite: torch.Tensor
 
 
 def step_on_device(optimizer: torch.optim.Optimizer, numbers: OnDevice, kernel: Callable[..., object]) -> None:
@@ -78,11 +78,12 @@ def step_on_device(optimizer: torch.optim.Optimizer, numbers: OnDevice, kernel: 
         moved = [parameter for parameter in group["params"] if parameter.grad is not None]
         states = [optimizer.state[parameter] for parameter in moved]
         steps, (beta1, beta2) = [of["step"] for of in states], group["betas"]
-        torch.ops.aten._foreach_add_.Tensor(steps, 1.0 - numbers.lost)
+        torch.ops.aten._foreach_add_.Tensor(steps, 1.0 - numbers.nonfinite)
         kernel(
             moved, [parameter.grad for parameter in moved], [of["exp_avg"] for of in states],
             [of["exp_avg_sq"] for of in states], [], steps, lr=numbers.learning_rate, beta1=beta1, beta2=beta2,
-            weight_decay=group["weight_decay"], eps=group["eps"], amsgrad=False, maximize=False, found_inf=numbers.lost,
+            weight_decay=group["weight_decay"], eps=group["eps"], amsgrad=False, maximize=False,
+            found_inf=numbers.nonfinite,
         )  # fmt: skip
 
 

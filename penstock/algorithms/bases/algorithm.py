@@ -101,7 +101,7 @@ class Algorithm:
     config: Any
 
     def __init__(self, config: AnyConfig, observation: ObservationSpec, action: ActionSpec) -> None:
-        self.config = config = config.settled(encodes_images=encodes_images(config.encoder, observation))
+        self.config = config = config.resolved(encodes_images=encodes_images(config.encoder, observation))
         self.data_path = self.data_path_of(config)
         self.observation = observation
         self.action = action

@@ -111,7 +111,7 @@ class ControlAlgorithm(ReplayAlgorithm):
 
     def after_update(self, model: Any, batch: TransitionBatch, metrics: Metrics) -> None:
         """Check, unless rewards are scaled, the share of targets outside the support of distributional critics."""
-        is_repeated = self.lost is not None or self.recording is not None
+        is_repeated = self.nonfinite is not None or self.recording is not None
         if self._support is not None and "outside_support" in metrics and not is_repeated:
             self._support.see(metrics["outside_support"], batch.reward, batch.discount, batch.number)
 

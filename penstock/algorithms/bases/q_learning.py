@@ -361,9 +361,9 @@ class QLearning(ReplayAlgorithm):
             self.update_target(1.0)
         targets = self._targets if self._other_loss is None else self._other_loss.targets
         if targets and self.target.return_moments is not None:  # the same moments as the network's
-            if self.lost is not None:  # targets of a lost update do not count
+            if self.nonfinite is not None:  # targets of a non-finite update do not count
                 target, counted = (*targets, torch.ones_like(targets[0]))[:2]
-                targets = target, (1.0 - self.lost) * counted
+                targets = target, (1.0 - self.nonfinite) * counted
             self.change(partial(self.target.update_return_statistics, *targets, copies=(self._model,)), targets)
 
     def update_kind(self, number: int) -> bool:

@@ -45,7 +45,7 @@ class ReplayAlgorithm(Algorithm):
         Optimisers by name. Only in the learner.
     generator
         Random numbers of the learner.
-    lost
+    nonfinite
         In an update that a graph repeats, float32 ``[]``: 1 once a loss or gradient was not finite, after which the
         update changes nothing more. None: a non-finite update raises an error.
     recording
@@ -64,7 +64,7 @@ class ReplayAlgorithm(Algorithm):
     evaluating: AbstractContextManager[bool]
     optimizers: dict[str, torch.optim.Optimizer]
     generator: torch.Generator
-    lost: Tensor | None = None
+    nonfinite: Tensor | None = None
     recording: RecordedUpdate | None = None
 
     def sampler(self) -> Sampler:
@@ -122,7 +122,7 @@ class ReplayAlgorithm(Algorithm):
         td_error, loss, metrics = self.evaluate(model, batch)
         grad_norm = self.minimize(next(iter(self.optimizers)), loss, max_grad_norm=self.max_grad_norm)
         self.maybe_update_target(batch.number)
-        if self.lost is None and self.recording is None:
+        if self.nonfinite is None and self.recording is None:
             self.after_update(model, batch, metrics)
         return td_error.detach(), {"loss": loss, **metrics, "grad_norm": grad_norm}
 
@@ -215,7 +215,7 @@ class ReplayAlgorithm(Algorithm):
             apply()
 
     def _update_target(self, tau: float) -> None:
-        part = tau if self.lost is None else tau * (1.0 - self.lost)
+        part = tau if self.nonfinite is None else tau * (1.0 - self.nonfinite)
         polyak_([self._whole_target], [self._whole_model], part)
         for place, own in zip(self._kept_by_target, self._kept, strict=True):
             buffer_in(place).copy_(buffer_in(own))
@@ -277,7 +277,7 @@ class ReplayAlgorithm(Algorithm):
         (whole,) = self.optimizers[name].param_groups[0]["params"]
         whole.grad.zero_()
         with without_autocast(loss.device):  # gradients have the precision of the forward pass
-            if self.lost is None:
+            if self.nonfinite is None:
                 loss.backward(inputs=self._trained[name])
             else:  # autograd may accumulate gradients on a stream other than the graph's
                 trained = self._trained[name]
@@ -292,8 +292,8 @@ class ReplayAlgorithm(Algorithm):
         if self.config.num_learners > 1:
             average_gradients_([whole], loss, *map(buffer_in, self._kept))
         norm = torch.linalg.vector_norm(whole.grad)
-        if self.lost is not None:
-            self.lost.copy_(torch.maximum(self.lost, (~torch.isfinite(loss.detach() + norm)).float()))
+        if self.nonfinite is not None:
+            self.nonfinite.copy_(torch.maximum(self.nonfinite, (~torch.isfinite(loss.detach() + norm)).float()))
         elif not math.isfinite((loss.detach() + norm).item()):
             raise NonFiniteUpdate(f"{name} loss {loss.item()}, gradient norm {norm.item()}")
         if max_grad_norm < math.inf:

@@ -132,13 +132,13 @@ class CapturedUpdate:
     def _on_device(self) -> Iterator[None]:
         """Within the block, updates read learning rates from the device, and record there whether they are lost."""
         algorithm = self._algorithm
-        algorithm.lost = self._lost
+        algorithm.nonfinite = self._lost
         for name, optimizer in algorithm.optimizers.items():
             vars(optimizer)["on_device"] = OnDevice(self._rates[name], self._lost)
         try:
             yield
         finally:
-            algorithm.lost = None
+            algorithm.nonfinite = None
             for optimizer in algorithm.optimizers.values():
                 del vars(optimizer)["on_device"]
 
