@@ -148,7 +148,7 @@ def plain_line(status: Status) -> str:
         ("masked", status.masked_steps),
         ("skipped updates", status.skipped_updates),
         ("restarts", status.restarts),
-        ("files not sent", (status.unsent_files or 0) if status.sending_problem else 0),
+        ("files not sent", (status.unsent_files or 0) if status.upload_error else 0),
     ):
         if count:
             parts.append(f"{label} {count:,}")
@@ -167,7 +167,7 @@ def _progress(status: Status) -> float:
 
 def _limit(status: Status, width: int) -> list[Text]:
     """Return lines with the limiting role, the reason (in a second line if it does not fit), and unsent files."""
-    count, problem = status.unsent_files or 0, status.sending_problem
+    count, problem = status.unsent_files or 0, status.upload_error
     files = f"{count:,} file{'s' * (count != 1)}, {status.unsent_nbytes / 1e6:,.1f} MB{problem and ': '}{problem}"
     unsent = [Text.assemble(("not sent yet: ", "dim"), (files, _NOTED if problem else ""))] if count else []
     if not status.limiting_role:

@@ -249,7 +249,7 @@ class Status(PolicyStatus):
     """Files that are to be sent to a remote ``run_dir`` and are not there yet; None: the run stays on this machine."""
     unsent_nbytes: int = 0
     """Bytes of these files."""
-    sending_problem: str = ""
+    upload_error: str = ""
     """Reason why the last transfer failed; empty if it did not."""
     nodes_requested: str = ""
     """Number of nodes of the run, learners' included, in words: "3", "2 to 64"."""

@@ -136,7 +136,7 @@ def test_a_server_that_is_killed_and_starts_anew_gets_everything_at_the_end(serv
         wait_until(lambda: files.exists("bucket/cut/checkpoints/1000/meta.json"))
         server.kill()
         algo.train(1000, quiet=True)
-        wait_until(lambda: bool(algo.status.sending_problem))
+        wait_until(lambda: bool(algo.status.upload_error))
         assert algo.status.unsent_files > 0
         server.start()
         result = algo.train(quiet=True)

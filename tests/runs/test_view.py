@@ -186,8 +186,8 @@ def test_files_that_are_not_sent_yet_are_counted_with_the_reason(limiting_role):
     unsent = {"unsent_files": 3, "unsent_nbytes": 12_400_000, "limiting_role": limiting_role}
     assert "not sent yet" not in drawn(status(limiting_role=limiting_role, unsent_files=0), 100)
     assert "not sent yet: 3 files, 12.4 MB " in drawn(status(**unsent), 100)
-    assert "not sent yet: 3 files, 12.4 MB: no route" in drawn(status(**unsent, sending_problem="no route"), 100)
-    assert "files not sent 3" in plain_line(status(**unsent, sending_problem="no route"))
+    assert "not sent yet: 3 files, 12.4 MB: no route" in drawn(status(**unsent, upload_error="no route"), 100)
+    assert "files not sent 3" in plain_line(status(**unsent, upload_error="no route"))
 
 
 def test_the_plain_line_tells_the_same_in_one_line():

@@ -254,7 +254,7 @@ class Chronicle(Owned):
         status = self._progress.status()
         text = (
             f"warning: not sent to {self._run_directory.config['run_dir']}: {', '.join(self.unsent)} "
-            f"({(status.unsent_nbytes + 5e4) / 1e6:,.1f} MB{f'; {why}' if (why := status.sending_problem) else ''}). "
+            f"({(status.unsent_nbytes + 5e4) / 1e6:,.1f} MB{f'; {why}' if (why := status.upload_error) else ''}). "
             f"They are in {self._run_directory.path}: penstock resume sends them from there"
         )
         self.event(text)
