@@ -1,7 +1,7 @@
 """Distance of trained policies from the best action of a one-step task, over boxes of several ranges and seeds.
 
     python bench/bounded_actions.py [ALGORITHM ...] [--boxes BOX ...] [--seeds N] [--first-seed N] [--steps N]
-                                    [--actions squashed | clipped] [--log-std-step X] [--sb3 X/bin/python]
+                                    [--actions squashed | clipped] [--log-std-lr-scale X] [--sb3 X/bin/python]
                                     [--history FILE] [--table]
 
 The reward is minus the squared distance from the best action (bench/environments/one_step.py). Distances are in units
@@ -73,7 +73,7 @@ def train_peer(python: Path, algorithm: str, box: str, seed: int, steps: int) ->
 def measure(arguments: argparse.Namespace, history: RunsFile) -> None:
     """Make the runs of this commit that the history lacks."""
     facts = machine_facts()
-    asked = {"continuous_actions": arguments.actions, "log_std_step": arguments.log_std_step}
+    asked = {"continuous_actions": arguments.actions, "log_std_lr_scale": arguments.log_std_lr_scale}
     settings = {name: value for name, value in asked.items() if value is not None}
     for algorithm in arguments.algorithms or ALGORITHMS:
         for box in arguments.boxes:
@@ -124,7 +124,7 @@ def main() -> None:
     parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--steps", type=int, default=51_200)
     parser.add_argument("--actions", choices=("squashed", "clipped"), help="continuous_actions, if not the default")
-    parser.add_argument("--log-std-step", type=float, help="step size of the deviation, relative to other parameters")
+    parser.add_argument("--log-std-lr-scale", type=float, help="learning rate of the deviation relative to others")
     parser.add_argument("--sb3", type=Path, help="the Python of an environment that has Stable-Baselines3")
     parser.add_argument("--history", type=Path, default=HISTORY)
     parser.add_argument("--table", action="store_true")

@@ -2,7 +2,7 @@
 
     python bench/captured_updates.py [--batches 30]
 
-APPO with the Nature CNN on batches of Pong: its defaults, the settings of ``penstock bench throughput --work pong``,
+APPO with the Nature CNN on batches of Pong: its defaults, those of ``penstock bench throughput --workload pong``,
 and those with an LSTM.
 """
 

@@ -261,7 +261,7 @@ def _serve(arena: ExperienceArena, specs: Sequence[RoleSpec], taken: np.ndarray,
             arena.weights.publish(np.zeros(arena.weights.size, np.uint8), version)
             arena.ring_rollout_workers()
         statuses = [lanes.status() for lanes in found._lanes[0]]
-        there, weights = sum(each.is_there for each in statuses), sum(each.weights_nbytes for each in statuses)
+        there, weights = sum(each.is_connected for each in statuses), sum(each.weights_nbytes for each in statuses)
         facts = {"time": time.monotonic(), "cpu": time.process_time(), "there": there, "taken": int(taken[0])}
         pipe.send(facts | {"weights": weights})
 
@@ -498,7 +498,7 @@ class FakeHosts:
         await asyncio.sleep(seconds)
         share = range(round(num_nodes * seconds / hosts_gather))
         below = [(number, 1, await self.gather(0.0)) for number in share]
-        return HostReports(below=below, seen={number: NodeStatus(lanes=32, is_there=True) for number in share})
+        return HostReports(below=below, seen={number: NodeStatus(lanes=32, is_connected=True) for number in share})
 
 
 class FakeGateway(Asked):

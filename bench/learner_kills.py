@@ -44,14 +44,14 @@ class Killer:
 
     def __call__(self, status: Any) -> bool:
         """Check the run; return whether it continues."""
-        formed, now = int(status.experience.get("learners/meetings", 0)), time.monotonic()
+        formed, now = int(status.experience.get("learners/rendezvous", 0)), time.monotonic()
         if self._killed_at and formed > self._formed:
             self.seconds.append(now - self._killed_at)
             self.lost += max(0, self._updates - status.updates)
             took = self.seconds[-1]
             print(f"{took:6.2f} s, {self._updates:>6,} updates before, {status.updates:>6,} after", flush=True)
             self._since, self._killed_at = now, 0.0
-        is_whole = status.experience.get("learners/together") == 2
+        is_whole = status.experience.get("learners/active") == 2
         if self._left and not self._killed_at and is_whole and now - self._since > self._pause:
             self._left, self._killed_at = self._left - 1, now
             self._formed, self._updates = formed, status.updates

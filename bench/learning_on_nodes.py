@@ -59,7 +59,7 @@ def train(work: Work, seed: int, place: dict[str, Any]) -> int | None:
         final = trainer.evaluate(100)
     where = "nodes" if place else "home"
     print(
-        f"{seed:>4}  {where:<5}  {result.steps:>9,} steps  {result.seconds:>6.1f} s  {result.stopped:<6}  "
+        f"{seed:>4}  {where:<5}  {result.steps:>9,} steps  {result.seconds:>6.1f} s  {result.stop_reason:<6}  "
         f"return {final.mean_return:.1f} over 100 fresh episodes", flush=True,
     )  # fmt: skip
     return result.steps if result.reached_target else None

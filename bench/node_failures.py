@@ -145,7 +145,7 @@ class Misfortune:
             victim.kill()
 
         def is_lost() -> bool:
-            return not self._node(number).is_there or self._node(number).faults > before.faults
+            return not self._node(number).is_connected or self._node(number).faults > before.faults
 
         self._until(lambda: is_lost() or self._progress.restarts > restarts, f"{kind} of {node.name} is noticed")
         noticed, lost = time.monotonic() - began, is_lost()
@@ -158,7 +158,7 @@ class Misfortune:
 
     def _until_it_steps(self, number: int, node: IsolatedNode | None = None) -> None:
         steps = self._node(number).steps
-        enough = lambda: self._node(number).is_there and self._node(number).steps > steps + self._on_the_way  # noqa: E731
+        enough = lambda: self._node(number).is_connected and self._node(number).steps > steps + self._on_the_way  # noqa: E731
         self._until(enough, f"lanes of node-{number} step", node)
 
     def _mend(self, node: IsolatedNode) -> None:

@@ -3,10 +3,11 @@
     python bench/results.py [--write]
 
 ``history/current.jsonl`` holds one record for every current figure, ``history/older.jsonl`` those that a newer one
-replaced, ``history/final_policies.jsonl`` and ``history/defaults.jsonl`` one for every training of bench/final_policies.py and
-bench/defaults.py, and ``history/curves.jsonl`` one for every run of bench/curves.py. The table is printed. ``--write`` puts it into
-docs/benchmarks/speed.md and, with every column, docs/benchmarks/figures.csv; a few of its rows into README.md; the
-tables of final policies into docs/benchmarks/learning.md and defaults.md, that of robots into robots.md; the results in
+replaced, ``history/final_policies.jsonl`` and ``history/defaults.jsonl`` one for every training of
+bench/final_policies.py and bench/defaults.py, and ``history/curves.jsonl`` one for every run of bench/curves.py. The
+table is printed. ``--write`` puts it into docs/benchmarks/speed.md and, with every column, docs/benchmarks/figures.csv;
+a few of its rows into README.md; the tables of final policies into docs/benchmarks/learning.md and defaults.md, that of
+robots into robots.md; the results in
 ``history/scaling/``, written by ``penstock bench cluster --json``, into docs/how-it-works/scaling.md: each between two
 comments of the page. ``history/delayed.jsonl`` holds single runs of delayed.py, ``history/runs/`` runs (see
 keep_runs.py). A comment of a page such as

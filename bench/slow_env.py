@@ -11,7 +11,7 @@ compared with a run without it. The environments count steps. Inference is centr
 central with one, or local with one.
 
 ppo is PPO on the same lanes: once all wait for the last lane, and once a batch closes 50 ms after its first segment
-(batch_wait).
+(batch_timeout).
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ def main() -> None:
         if "ppo" in arguments.only:
             for workers, way in ways:
                 hidden(workers, way, arguments, PPO, f"{way} PPO")
-                hidden(workers, way, arguments, PPO, f"{way} PPO wait", batch_wait=BATCH_WAIT)
+                hidden(workers, way, arguments, PPO, f"{way} PPO wait", batch_timeout=BATCH_WAIT)
         if {"hidden", "straggling"} & {*arguments.only}:
             rates = {way: hidden(*way, arguments) for way in ways}
         if "straggling" in arguments.only:

@@ -1,6 +1,6 @@
 """Steps per second that APPO learns from, next to libraries that do the same work in the same run.
 
-    python bench/throughput.py --work cartpole pong pong-bfloat16 --install-peers
+    python bench/throughput.py --workload cartpole pong pong-bfloat16 --install-peers
 
 The measurement of `penstock bench throughput` with further contestants: Sample Factory, Stable-Baselines3 and a bare
 loop over CartPole's environments, each with a mark. Contestants take turns, in rotating order. The Python of a library
@@ -38,7 +38,7 @@ def measure(flags: Flags, sample_factory: Path | None, stable_baselines3: Path |
         )
     check(flags)
     given = {SAMPLE_FACTORY: sample_factory, STABLE_BASELINES3: stable_baselines3}
-    contestants, missing = contestants_of(flags.work, given, install)
+    contestants, missing = contestants_of(flags.workload, given, install)
     is_met = run(flags, contestants)
     for peer in missing:
         print(peer.how_to_get())
@@ -48,7 +48,7 @@ def measure(flags: Flags, sample_factory: Path | None, stable_baselines3: Path |
 def main() -> None:
     """Parse the flags and measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--work", nargs="+", default=list(Flags.work), help="as for penstock bench throughput")
+    parser.add_argument("--workload", nargs="+", default=list(Flags.workload), help="as for penstock bench throughput")
     parser.add_argument("--device", default=Flags.device, help='"cpu"')
     parser.add_argument("--simulation", action="store_true", help="measure pure simulation, too")
     parser.add_argument("--peers", action="store_true", help="measure all installed libraries (always on)")
@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=Flags.seconds, help="of each contestant in each round")
     parser.add_argument("--json", type=Path, help="file for every round, with machine, versions, settings and commit")
     own = parser.parse_args()
-    flags = Flags(tuple(own.work), own.device, own.simulation, own.rounds, own.seconds, own.json)
+    flags = Flags(tuple(own.workload), own.device, own.simulation, own.rounds, own.seconds, own.json)
     ended(lambda: measure(flags, own.sample_factory, own.stable_baselines3, own.install_peers))
 
 

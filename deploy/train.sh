@@ -9,4 +9,4 @@ if [ -f "$RUN/config.json" ] || { [[ $RUN == *://* ]] && penstock runs "$RUN" > 
     exec penstock resume "$RUN" --nodes "$NODES"
 fi
 exec penstock train appo --env CartPole-v1 --total-steps 10000000 --num-workers 4 \
-    --backend ray --address auto --nodes "$NODES" --run-dir "$RUN" --send-seconds 60
+    --backend ray --address auto --nodes "$NODES" --run-dir "$RUN" --upload-timeout 60

@@ -64,7 +64,7 @@ def act(network: nn.Module, obs: np.ndarray) -> int:
 
 
 @torch.no_grad()
-def first_priorities(network: nn.Module, chunk: dict[str, np.ndarray]) -> np.ndarray:
+def initial_priorities(network: nn.Module, chunk: dict[str, np.ndarray]) -> np.ndarray:
     """Absolute one-step TD errors [CHUNK]: the later steps of the 3-step errors are not taken yet."""
     q = network(torch.from_numpy(chunk["obs"])).numpy()[np.arange(CHUNK), chunk["action"]]
     q_next = network(torch.from_numpy(chunk["next_obs"])).numpy().max(axis=1)
@@ -89,7 +89,7 @@ def explore(number: int, buffer: ReplayBuffer, weights: SharedWeights) -> None:
             obs = env.reset()[0] if terminated or truncated else next_obs
         names = ("obs", "action", "reward", "next_obs", "terminated", "truncated")
         chunk = {name: np.array(values) for name, values in zip(names, zip(*steps, strict=True), strict=True)}
-        writer.add(**chunk, priorities=first_priorities(network, chunk))
+        writer.add(**chunk, priorities=initial_priorities(network, chunk))
 
 
 class Learner:

@@ -72,4 +72,4 @@ with penstock.Trainer(KeepingIMPALA, env="CartPole-v1", total_steps=steps, targe
     result = algo.train()
     kept = int(algo.status.experience["kept/batches"])
 
-print(f"mean return {result.eval_return:.1f} after {result.steps:,} steps ({result.stopped}), {kept} batches kept")
+print(f"mean return {result.eval_return:.1f} after {result.steps:,} steps ({result.stop_reason}), {kept} batches kept")

@@ -63,4 +63,4 @@ steps = int(sys.argv[1]) if len(sys.argv) > 1 else 60_000
 with penstock.Trainer(MunchausenDQN, env="CartPole-v1", total_steps=steps, target_return=475, run_dir=None) as algo:
     result = algo.train()
 
-print(f"mean return {result.eval_return:.1f} after {result.steps:,} steps ({result.stopped})")
+print(f"mean return {result.eval_return:.1f} after {result.steps:,} steps ({result.stop_reason})")

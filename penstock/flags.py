@@ -24,7 +24,7 @@ from penstock.config import Config, ConfigError, grouped
 from penstock.config.features import MOST_USED
 from penstock.config.making import cannot_change, load_preset, make_config, restored_config, setting_hint
 from penstock.imports import why_lost
-from penstock.masking import is_secret, masked, masked_arguments
+from penstock.redaction import is_secret, masked, masked_arguments
 
 Places = tyro.conf.Positional[tuple[Annotated[Path, tyro.conf.arg(metavar="DIR")], ...]]
 """Flag type of folders that are runs or contain runs."""
@@ -179,7 +179,7 @@ class EvalFlags:
     wrapper: tuple[str, ...] = ()
     """Functions or classes, "module:Name" or "file.py:Name", that wrap the environment; the last is the outermost."""
     video: str | None = None
-    """New file for a film of one more episode, e.g. episode.mp4 or episode.gif; "auto": in the run, named after the
+    """New file for a video of one more episode, e.g. episode.mp4 or episode.gif; "auto": in the run, named after the
     weights' steps."""
     record: str | None = None
     """New directory for a Minari dataset of the episodes, e.g. datasets/cartpole-v0 (needs the extra "minari")."""
@@ -207,7 +207,7 @@ class DoctorFlags:
     """Functions or classes, "module:Name" or "file.py:Name", that wrap the environment; the last is the outermost."""
     seconds: float = 12.0
     """Seconds of measurements of the environment's speed, without start-up; 0: no measurements."""
-    limit: float = 60.0
+    timeout: float = 60.0
     """Seconds without an answer after which a stage of the check of an environment fails."""
     json: bool = False
     """Print the findings as JSON."""

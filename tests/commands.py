@@ -6,7 +6,7 @@ from pathlib import Path
 
 from penstock.algorithms import load_algorithm
 from penstock.bench import autotune, cluster, ideal, throughput
-from penstock.bench.asked import parse
+from penstock.bench.arguments import parse
 from penstock.dashboard import command as dashboard
 from penstock.exchange import command as exchange
 from penstock.export import command as export

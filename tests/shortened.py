@@ -24,7 +24,7 @@ PENSTOCK = {
     "autotune": {"--seconds": 10},
     "bench ideal": {"--rounds": 1, "--bench-seconds": 1},
     "bench throughput": {"--rounds": 1, "--seconds": 1},
-    "bench cluster": {"--rounds": 1, "--bench-seconds": 1, "--up-to": 1},
+    "bench cluster": {"--rounds": 1, "--bench-seconds": 1, "--max-nodes": 1},
 }
 """Most of what a command may ask for, by its first words."""
 SMALL = ("--seeds", "--jobs", "--learning-starts")

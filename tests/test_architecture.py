@@ -21,40 +21,41 @@ HOUSE = Path(__file__).parents[1] / "penstock"
 MAY_USE = {
     "_native": set(),
     "imports": set(),
-    "masking": set(),
-    "travelling": set(),
+    "redaction": set(),
+    "serialization": set(),
     "extras": set(),
-    "surroundings": set(),
+    "process_state": set(),
     "output": set(),
-    "config": {"imports", "ipc", "envs", "masking"},
+    "config": {"imports", "ipc", "envs", "redaction"},
     "trust": {"imports"},
-    "runs": {"config", "extras", "ipc", "masking", "replay", "trust"},
+    "runs": {"config", "extras", "ipc", "redaction", "replay", "trust"},
     "ipc": {"_native"},
     "replay": {"_native", "ipc"},
     "nn": {"_native", "ipc"},
-    "envs": {"extras", "imports", "ipc", "masking", "surroundings", "travelling"},
+    "envs": {"extras", "imports", "ipc", "redaction", "process_state", "serialization"},
     "experience": {"config", "envs", "ipc", "replay"},
     "algorithms": {"_native", "config", "imports", "replay", "envs", "experience", "nn"},
     "population": {"config", "runs"},
-    "play": {"config", "runs", "nn", "envs", "algorithms", "surroundings", "trust"},
+    "play": {"config", "runs", "nn", "envs", "algorithms", "process_state", "trust"},
     "export": {"algorithms", "config", "envs", "extras", "flags", "nn", "play", "runs"},
     "engine": {"config", "imports", "output", "runs", "ipc", "replay", "nn", "envs", "experience", "algorithms", "play"}
-    | {"masking", "population", "surroundings", "travelling", "trust"},
+    | {"redaction", "population", "process_state", "serialization", "trust"},
     "rudder": {"_native", "config", "engine", "envs", "experience", "ipc", "nn", "algorithms", "play", "replay", "runs"}
-    | {"surroundings"},
+    | {"process_state"},
     "trials": {"config", "engine", "ipc", "runs", "trust"},
-    "flags": {"config", "imports", "masking"},
-    "bench": {"config", "flags", "masking", "runs", "ipc", "nn", "envs", "experience", "algorithms", "play", "engine"},
-    "doctor": {"extras", "ipc", "config", "surroundings", "envs", "algorithms", "play", "engine", "bench", "flags"}
+    "flags": {"config", "imports", "redaction"},
+    "bench": {"config", "flags", "redaction", "runs", "ipc", "nn", "envs", "experience", "algorithms", "play"}
+    | {"engine"},
+    "doctor": {"extras", "ipc", "config", "process_state", "envs", "algorithms", "play", "engine", "bench", "flags"}
     | {"runs"},
-    "search": {"config", "masking", "runs", "ipc", "algorithms", "bench", "population", "trials", "trust"},
-    "studies": {"config", "envs", "flags", "masking", "runs", "ipc", "algorithms", "population", "trials"}
+    "search": {"config", "redaction", "runs", "ipc", "algorithms", "bench", "population", "trials", "trust"},
+    "studies": {"config", "envs", "flags", "redaction", "runs", "ipc", "algorithms", "population", "trials"}
     | {"search"},
-    "dashboard": {"flags", "masking", "runs", "studies"},
-    "exchange": {"algorithms", "config", "envs", "extras", "flags", "masking", "nn", "play", "runs", "surroundings"}
+    "dashboard": {"flags", "redaction", "runs", "studies"},
+    "exchange": {"algorithms", "config", "envs", "extras", "flags", "redaction", "nn", "play", "runs", "process_state"}
     | {"trust"},
     "commands": {"config", "imports", "runs", "envs", "algorithms", "play", "engine", "flags", "bench", "studies"}
-    | {"dashboard", "exchange", "masking", "trust"},
+    | {"dashboard", "exchange", "redaction", "trust"},
     "cli": {"output", "commands", "flags", "doctor", "bench", "runs"},
     "__init__": {"config", "envs", "algorithms", "play", "engine"},
 }
@@ -291,7 +292,7 @@ def test_a_run_on_one_machine_neither_imports_ray_nor_asks_for_it(tmp_path):
     run = (
         "import penstock\n"
         "with penstock.APPO('CartPole-v1', num_workers=1, run_dir=None) as algo:\n"
-        "    print(algo.train(64, quiet=True).stopped)"
+        "    print(algo.train(64, quiet=True).stop_reason)"
     )
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}  # of all its processes
     out = subprocess.run([sys.executable, "-c", run], capture_output=True, text=True, env=environment)

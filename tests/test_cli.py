@@ -49,7 +49,7 @@ class FakeTrainer:
     def train(self):
         if isinstance(engine.ending, BaseException):
             raise engine.ending
-        if engine.ending.stopped == "interrupted":
+        if engine.ending.stop_reason == "interrupted":
             interruption = TrainingInterrupted()
             interruption.result = engine.ending
             raise interruption
@@ -68,8 +68,8 @@ engine = SimpleNamespace()
 def ending(**changes):
     values = {
         "steps": 96_256, "seconds": 5.83, "reached_target": False, "target_return": None, "eval_return": 487.31,
-        "mean_return": 312.4, "stopped": "steps", "run_dir": None, "eval_unfinished": 0, "unsent": (),
-        "unsaved": "",
+        "mean_return": 312.4, "stop_reason": "steps", "run_dir": None, "eval_unfinished": 0, "unsent": (),
+        "save_error": "",
     }  # fmt: skip
     return SimpleNamespace(**{**values, **changes})
 
@@ -265,7 +265,7 @@ def test_training_gets_the_algorithm_and_the_settings():
         ({"eval_return": None}, 0, "done after 96,256 steps and 5.8 s, mean return 312.4 in training"),
         ({"eval_return": None, "mean_return": None}, 0, "done after 96,256 steps and 5.8 s, no evaluation"),
         (
-            {"target_return": 475.0, "reached_target": True, "stopped": "target"}, 0,
+            {"target_return": 475.0, "reached_target": True, "stop_reason": "target"}, 0,
             "reached mean return 487.3 >= 475 after 96,256 steps and 5.8 s",
         ),
         ({"target_return": 499.5}, 3, "not reached 499.5: mean return 487.3 after 96,256 steps and 5.8 s"),
@@ -278,11 +278,12 @@ def test_training_gets_the_algorithm_and_the_settings():
             {"eval_return": 0.25, "eval_unfinished": 20}, 0,
             "done after 96,256 steps and 5.8 s, mean return 0.250 (partial: 20 episodes did not end)",
         ),
-        ({"target_return": 475.0, "stopped": "interrupted"}, 130, "interrupted after 96,256 steps and 5.8 s"),
-        ({"stopped": "seconds", "steps": 0, "eval_return": None, "mean_return": None}, 1,
+        ({"target_return": 475.0, "stop_reason": "interrupted"}, 130, "interrupted after 96,256 steps and 5.8 s"),
+        ({"stop_reason": "seconds", "steps": 0, "eval_return": None, "mean_return": None}, 1,
          "done after 0 steps and 5.8 s, no evaluation"),
-        ({"unsaved": "No space left"}, 5, "not saved after 96,256 steps and 5.8 s, mean return 487.3"),
-        ({"unsaved": "No space left", "stopped": "interrupted"}, 130, "interrupted after 96,256 steps and 5.8 s"),
+        ({"save_error": "No space left"}, 5, "not saved after 96,256 steps and 5.8 s, mean return 487.3"),
+        ({"save_error": "No space left", "stop_reason": "interrupted"}, 130,
+         "interrupted after 96,256 steps and 5.8 s"),
     ],
 )  # fmt: skip
 def test_the_exit_code_and_the_first_line_tell_how_training_ended(how, code, line, capsys):
@@ -292,7 +293,7 @@ def test_the_exit_code_and_the_first_line_tell_how_training_ended(how, code, lin
 
 
 @pytest.mark.parametrize(
-    ("stopped", "steps", "more"),
+    ("stop_reason", "steps", "more"),
     [
         ("target", 19_000, ""),
         ("target", 20_000, " --total-steps 40000"),
@@ -304,11 +305,11 @@ def test_the_exit_code_and_the_first_line_tell_how_training_ended(how, code, lin
         ("seconds", 20_480, " --total-steps 40480 --max-seconds 90"),
     ],
 )
-def test_training_ends_with_a_command_that_trains_on(stopped, steps, more, run_dir, capsys):
+def test_training_ends_with_a_command_that_trains_on(stop_reason, steps, more, run_dir, capsys):
     if steps != 20_000:
         store = RunDirectory.open("my-run").checkpoints
         store.path_of(20_000).rename(store.path_of(steps))
-    engine.ending = ending(run_dir="my-run", steps=steps, stopped=stopped)
+    engine.ending = ending(run_dir="my-run", steps=steps, stop_reason=stop_reason)
     main(["train", "ppo", *ENV])
     assert capsys.readouterr().out.splitlines()[1:] == [
         "best checkpoint: my-run/checkpoints/best",
@@ -318,7 +319,7 @@ def test_training_ends_with_a_command_that_trains_on(stopped, steps, more, run_d
 
 
 def test_where_the_last_steps_could_not_be_saved_it_is_said_from_which_checkpoint_resume_starts(run_dir, capsys):
-    engine.ending = ending(run_dir="my-run", steps=96_256, unsaved="No space left")
+    engine.ending = ending(run_dir="my-run", steps=96_256, save_error="No space left")
     main(["train", "ppo", *ENV])
     out, err = capsys.readouterr()
     assert out.splitlines()[3:] == [
@@ -330,10 +331,10 @@ def test_where_the_last_steps_could_not_be_saved_it_is_said_from_which_checkpoin
 
 def test_a_run_that_saved_nothing_offers_nothing_to_go_on_with(capsys):
     RunDirectory.create("my-run", env_name="CartPole-v1", algorithm="ppo", config={})
-    engine.ending = ending(run_dir="my-run", stopped="interrupted")
+    engine.ending = ending(run_dir="my-run", stop_reason="interrupted")
     assert main(["train", "ppo", *ENV]) == 130
     assert capsys.readouterr().out == "interrupted after 96,256 steps and 5.8 s\n"
-    engine.ending = ending(run_dir="my-run", unsaved="No space left")
+    engine.ending = ending(run_dir="my-run", save_error="No space left")
     main(["train", "ppo", *ENV])
     assert capsys.readouterr().err.endswith("then resume from the beginning: the run has no checkpoint\n")
 
@@ -478,7 +479,7 @@ def test_a_film_without_a_name_lies_in_the_run(run_dir, capsys):
             ],
         ),
         (
-            Evaluation((3.0, 0.5), (9, 30_000), unfinished=1, asked=1),
+            Evaluation((3.0, 0.5), (9, 30_000), unfinished=1, requested=1),
             [
                 "mean return 1.750 +/- 1.250 over 2 episodes, 1 of which ended "
                 "(CartPole-v1, weights of step 10,000, best checkpoint)",
@@ -487,7 +488,7 @@ def test_a_film_without_a_name_lies_in_the_run(run_dir, capsys):
             ],
         ),
         (
-            Evaluation((3.0, 0.5, 0.5), (9, 90, 90), unfinished=2, asked=2),
+            Evaluation((3.0, 0.5, 0.5), (9, 90, 90), unfinished=2, requested=2),
             [
                 "mean return 1.333 +/- 1.179 over 3 episodes, 1 of which ended "
                 "(CartPole-v1, weights of step 10,000, best checkpoint)",
@@ -536,7 +537,7 @@ def test_the_exit_code_of_bench_tells_whether_the_marks_hold(outcome, code, mess
         return outcome
 
     monkeypatch.setattr("penstock.bench.throughput.run", run)
-    assert main(["bench", "throughput", "--work", "pong", "vizdoom", "--json", "x/figures"]) == code
+    assert main(["bench", "throughput", "--workload", "pong", "vizdoom", "--json", "x/figures"]) == code
     assert capsys.readouterr().err == message
     (flags,) = asked
-    assert (flags.work, flags.json) == (("pong", "vizdoom"), Path("x/figures"))
+    assert (flags.workload, flags.json) == (("pong", "vizdoom"), Path("x/figures"))

@@ -32,7 +32,7 @@ from penstock.config import (
     SegmentConfig,
     change_config,
     closest,
-    elsewhere,
+    foreign_names,
     load_preset,
     make_config,
     tuned,
@@ -89,7 +89,7 @@ def test_a_setting_of_another_library_that_the_algorithm_lacks_or_nobody_has_is_
 
 def test_every_setting_that_is_answered_with_ours_is_one_and_none_is_hidden_by_its_answer():
     ours = {field.name for name in ALGORITHMS for field in fields(load_algorithm(name).Config)}
-    for name, answers in elsewhere.SETTINGS.items():
+    for name, answers in foreign_names.SETTINGS.items():
         named = {re.findall(r"\w+", answer)[0] for answer in answers.split(" | ")}
         assert named <= ours and name not in named, name
 
@@ -471,7 +471,7 @@ MAY_CHANGE = """
     redistributor_interval redistributor_batch_size redistributor_lessons redistributor_chunk redistributor_max_steps
     seats opponents opponent_pool opponent_interval opponent_share opponent_sampling eval_against
     munchausen munchausen_alpha munchausen_temperature munchausen_floor weight_decay noisy_epsilon exploration_share
-    loss td_loss rho_proximal batch_wait eval_films send_seconds
+    loss td_loss rho_proximal batch_timeout eval_videos upload_timeout
 """
 """Settings that can change within a run of every algorithm that has them, but for those below."""
 FIXED_FOR_REPLAY = {"gamma", "reward_scale", "reward_clip", "burn_in"}  # what is stored depends on them

@@ -240,7 +240,7 @@ def test_a_note_of_gymnasiums_checker_has_neither_colours_nor_level():
     assert "it trains" not in note.advice
 
 
-@pytest.mark.parametrize("words", ["--seconds -1", "--seconds nan", "--seconds inf", "--limit 0", "--limit nan"])
+@pytest.mark.parametrize("words", ["--seconds -1", "--seconds nan", "--seconds inf", "--timeout 0", "--timeout nan"])
 def test_a_time_that_is_none_is_refused(words, capsys):
     assert main(["doctor", "--env", "CartPole-v1", *words.split()]) == 2
     assert f"{words} is not a legal time: give a finite number of seconds" in capsys.readouterr().err
@@ -283,7 +283,7 @@ def test_the_command_ends_with_one_where_the_contract_is_broken_and_prints_json(
     assert main(["doctor", "--env", "walk.py:Deadly"]) == 1
     found = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("fail"))
     assert found.split()[1] == "gymnasium" and "ended with exit status 3" in found and "failed in make" not in found
-    assert main(["doctor", "--env", "walk.py:Stuck", "--limit", "3"]) == 1
+    assert main(["doctor", "--env", "walk.py:Stuck", "--timeout", "3"]) == 1
     assert "the process that made it to inspect it gave no answer within 3 s" in capsys.readouterr().out
     assert main(["doctor", "--env", "CartPol-v1"]) == 2
     assert "Did you mean" in capsys.readouterr().err

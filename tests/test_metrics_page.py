@@ -34,10 +34,10 @@ OPPONENTS = {  # of games against opponents alone
 SET = {"tuned/NAME", "exploits"}  # where settings are set, or policies copy each other
 NODES = {"nodes/connected", *(f"node/NAME/{name}" for name in OF_A_NODE)}  # with backend="ray" alone
 STORAGE = {"storage/unsent_files", "storage/unsent_bytes"}  # with a URL as run_dir alone
-LEARNERS = {"learners/together", "learners/meetings"}  # with num_learners of more than 1 alone
+LEARNERS = {"learners/active", "learners/rendezvous"}  # with num_learners of more than 1 alone
 OPEN = {
     "time/ROLE/ACTIVITY", "metrics/NAME", "loss/NAME", "env_steps", "frames", *SET, *TOLD, *REDISTRIBUTION, *OPPONENTS,
-    *NODES, *LEARNERS, *STORAGE, "left_out",
+    *NODES, *LEARNERS, *STORAGE, "late_segments",
 }  # fmt: skip
 SOURCES = ("uniform", "reservoir")  # those that algorithms have by default
 TINY = {

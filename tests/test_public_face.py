@@ -180,7 +180,7 @@ def test_directories_may_be_paths_and_whole_numbers_of_steps_floats(tmp_path):
 def test_training_goes_on_from_call_to_call_until_the_budget_is_learned_from(trainer):
     results = [trainer.train(40, quiet=True), trainer.train(40, quiet=True), trainer.train(quiet=True)]
     assert [result.steps for result in results] == [64, 128, 320]  # whole batches of 32
-    assert all(result.stopped == "steps" and not result.reached_target for result in results)
+    assert all(result.stop_reason == "steps" and not result.reached_target for result in results)
     assert results[0].seconds < results[1].seconds < results[2].seconds
     assert trainer.train(quiet=True).steps == 320, "nothing is left to do"
     assert trainer.train(1, quiet=True).steps == 352, "unless more is asked for"
@@ -220,7 +220,7 @@ def test_a_target_ends_the_training_and_is_said_to_be_reached():
     settings = {"target_return": 5.0, "eval_interval": None, "eval_episodes": 2, "total_steps": 1_000_000}
     with penstock.PPO(**{**SETTINGS, **settings}) as made:
         result = made.train(quiet=True)
-    assert result.reached_target and result.stopped == "target" and result.steps < 1_000_000
+    assert result.reached_target and result.stop_reason == "target" and result.steps < 1_000_000
     assert result.target_return == 5.0 <= result.eval_return
 
 
@@ -270,14 +270,14 @@ def test_a_serial_run_ends_at_the_same_step_with_the_same_weights_though_a_targe
 def test_a_budget_spent_without_the_target_is_told_apart():
     with penstock.PPO(**{**SETTINGS, "target_return": 501.0, "eval_interval": None, "eval_episodes": 2}) as made:
         result = made.train(quiet=True)
-    assert not result.reached_target and result.stopped == "steps" and result.steps == 320
+    assert not result.reached_target and result.stop_reason == "steps" and result.steps == 320
     assert result.eval_return is not None
 
 
 def test_seconds_end_a_training_too():
     with penstock.PPO(**{**SETTINGS, "max_seconds": 1e-6}) as made:
         result = made.train(quiet=True)
-    assert result.stopped == "seconds" and result.steps < 320
+    assert result.stop_reason == "seconds" and result.steps < 320
 
 
 def test_on_update_sees_the_status_and_its_numbers_are_shown(trainer):
@@ -301,15 +301,15 @@ def test_on_update_stops_the_training_in_good_order_by_returning_false(tmp_path,
 
     with penstock.PPO(**{**SETTINGS, "total_steps": 10_000_000, "run_dir": tmp_path / "run"}) as made:
         result = made.train(on_update=on_update, quiet=True)
-        assert result.stopped == "callback" and result.steps < 10_000_000 and not result.reached_target
+        assert result.stop_reason == "callback" and result.steps < 10_000_000 and not result.reached_target
         assert len(seen) == 1, "it is not called again"
-        assert made.train(32, quiet=True).stopped == "steps", "another call trains on"
+        assert made.train(32, quiet=True).stop_reason == "steps", "another call trains on"
     assert (tmp_path / "run" / "checkpoints" / str(result.steps)).is_dir()
 
 
 @pytest.mark.parametrize("answer", [None, True, {}, {"mine": np.float32(7.0)}, {"mine": torch.tensor(7.0)}])
 def test_on_update_may_return_true_nothing_or_numbers_of_any_library(trainer, answer):
-    assert trainer.train(32, on_update=lambda status: answer, quiet=True).stopped == "steps"
+    assert trainer.train(32, on_update=lambda status: answer, quiet=True).stop_reason == "steps"
     assert trainer.status.metrics == ({"mine": 7.0} if answer and answer is not True else {})
 
 

@@ -12,7 +12,7 @@ import penstock
 from penstock.cli import main
 from penstock.config import ConfigError
 from penstock.config.saved import restored, saved
-from penstock.masking import masked, masked_arguments, masked_command
+from penstock.redaction import masked, masked_arguments, masked_command
 from penstock.runs.remote import RemoteError
 from penstock.runs.run_directory import RunDirectory
 from tests.dashboard.serving import dashboard_of, event

@@ -41,7 +41,7 @@ class A2C(SegmentAlgorithm):
 
     Config: ClassVar[type[Config]] = A2CConfig
     config: A2CConfig
-    updates_alike = True
+    repeatable_updates = True
     synchronous = True
 
     def build_optimizer(self, model: ActorCritic) -> torch.optim.Optimizer:

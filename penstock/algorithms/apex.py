@@ -16,7 +16,7 @@ from penstock.algorithms.bases.q_learning import QLearning, QLearningConfig
 from penstock.config import Config, ConfigError, require
 from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.experience.layout import Column
-from penstock.experience.run_replay import FirstPriorities
+from penstock.experience.run_replay import InitialPriorities
 from penstock.nn import QNetwork
 from penstock.replay import Prioritized
 from penstock.replay.settings import Sampler
@@ -69,7 +69,7 @@ class ApeX(QLearning):
 
     Config: ClassVar[type[Config]] = ApeXConfig
     config: ApeXConfig
-    updates_alike = True
+    repeatable_updates = True
 
     def __init__(self, config: ApeXConfig, observation: ObservationSpec, action: ActionSpec) -> None:
         super().__init__(config, observation, action)
@@ -81,7 +81,7 @@ class ApeX(QLearning):
         of = "batch" if self.state_size else "buffer"
         return Prioritized(self.config.priority_alpha, self.config.priority_beta, normalize=of)
 
-    def first_priorities(self) -> FirstPriorities:
+    def initial_priorities(self) -> InitialPriorities:
         """Return the absolute temporal difference, computed from the acting network's values (section 3)."""
         c = self.config
         if not self.state_size:

@@ -14,7 +14,7 @@ from penstock.algorithms.bases.algorithm import Request
 from penstock.algorithms.ddpg import DDPG, DDPGConfig
 from penstock.config import STORED, Config, Scheduled, require
 from penstock.experience.layout import Column
-from penstock.experience.run_replay import FirstPriorities
+from penstock.experience.run_replay import InitialPriorities
 from penstock.nn import DeterministicActorCritic, uniform_action
 from penstock.replay import Prioritized
 from penstock.replay.settings import Sampler
@@ -79,14 +79,14 @@ class ApeXDPG(DDPG):
 
     Config: ClassVar[type[Config]] = ApeXDPGConfig
     config: ApeXDPGConfig
-    updates_alike = True
+    repeatable_updates = True
 
     def sampler(self) -> Sampler:
         """Return prioritized sampling, weights divided by the largest in the whole buffer; eviction by priority."""
         c = self.config
         return Prioritized(c.priority_alpha, c.priority_beta, normalize="buffer", eviction_alpha=c.eviction_alpha)
 
-    def first_priorities(self) -> FirstPriorities:
+    def initial_priorities(self) -> InitialPriorities:
         """Return the absolute temporal difference by the acting network's critic (section 3)."""
         return absolute_td_error
 
@@ -106,11 +106,11 @@ class ApeXDPG(DDPG):
         """Take one step of the policy down its loss, each element of the gradient clipped to `max_actor_grad`."""
         self.minimize("actor", loss, max_grad=self.config.max_actor_grad or math.inf)
 
-    def kind_of_update(self, number: int) -> bool:
+    def update_kind(self, number: int) -> bool:
         """Return whether the update moves the target networks."""
         return number % self.config.target_period == 0
 
-    def follow(self, number: int) -> None:
+    def maybe_update_target(self, number: int) -> None:
         """Move the target networks every `target_period` updates."""
-        if self.kind_of_update(number):
-            self.move_target(self.config.tau)
+        if self.update_kind(number):
+            self.update_target(self.config.tau)

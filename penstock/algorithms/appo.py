@@ -55,14 +55,14 @@ class APPOConfig(ProximalConfig, AsynchronousConfig, SegmentDelayedRewardConfig)
         require(self.rho_proximal > 0, "rho_proximal", self.rho_proximal, "more than 0")
         require(0 < self.c_bar <= self.rho_bar, "c_bar", self.c_bar, f"more than 0 and at most rho_bar={self.rho_bar}")
 
-    def settled(self, *, encodes_images: bool) -> Self:
+    def resolved(self, *, encodes_images: bool) -> Self:
         """As in the base class, with a number of epochs.
 
         While a segment waits, the learner uses ``num_lanes / segments_per_batch`` batches in
         ``num_epochs * num_minibatches`` updates each. The sum is the segment's policy lag; `SETTLED_LAG` limits it.
         With few lanes, more passes need fewer steps; with many lanes or large networks, they would stall the lanes.
         """
-        config = super().settled(encodes_images=encodes_images)
+        config = super().resolved(encodes_images=encodes_images)
         if config.num_epochs is not None:
             return config
         lag_of_epoch = config.num_minibatches * config.num_lanes / config.segments_per_batch
@@ -89,7 +89,7 @@ class APPO(ProximalAlgorithm):
 
     Config: ClassVar[type[Config]] = APPOConfig
     config: APPOConfig
-    updates_alike = True
+    repeatable_updates = True
 
     def __init__(self, config: APPOConfig, observation: ObservationSpec, action: ActionSpec) -> None:
         if config.num_epochs == config.num_minibatches == 1:  # the update evaluates the network anyway

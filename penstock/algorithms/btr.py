@@ -75,7 +75,7 @@ class BTR(DQN):
 
     Config: ClassVar[type[Config]] = BTRConfig
     config: BTRConfig
-    updates_alike = True
+    repeatable_updates = True
 
     @property
     def final_epsilon(self) -> float:

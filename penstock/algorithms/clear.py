@@ -37,7 +37,7 @@ class CLEAR(IMPALA):
 
     Config: ClassVar[type[Config]] = CLEARConfig
     config: CLEARConfig
-    updates_alike = True
+    repeatable_updates = True
     data_path = "mixture"
     records = ("logits", "value")
 

@@ -58,7 +58,7 @@ class CrossQ(SAC):
     Config: ClassVar[type[Config]] = CrossQConfig
     config: CrossQConfig
     has_target = False
-    updates_alike = True
+    repeatable_updates = True
 
     @property
     def normalizes_by_batch(self) -> bool:

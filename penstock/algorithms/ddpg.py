@@ -37,7 +37,7 @@ class DDPG(ControlAlgorithm):
 
     Config: ClassVar[type[Config]] = DDPGConfig
     config: DDPGConfig
-    updates_alike = True
+    repeatable_updates = True
 
     def build_model(self) -> DeterministicActorCritic:
         """Make the policy and its critic."""
@@ -57,13 +57,13 @@ class DDPG(ControlAlgorithm):
 
         actor_loss = -model.q1(batch.obs, model.policy(batch.obs)).mean()
         self.improve_policy(actor_loss)
-        self.follow(batch.number)
+        self.maybe_update_target(batch.number)
         return td_error, {"critic_loss": critic_loss, "actor_loss": actor_loss, "q": q}
 
     def improve_policy(self, loss: Tensor) -> None:
         """Take one step of the policy down its loss."""
         self.minimize("actor", loss)
 
-    def follow(self, number: int) -> None:
+    def maybe_update_target(self, number: int) -> None:
         """Move the target networks after every update."""
-        self.move_target(self.config.tau)
+        self.update_target(self.config.tau)

@@ -16,7 +16,7 @@ from penstock.config import Config, Tunable, require
 class DQNConfig(QLearningConfig):
     """DQN. Default sizes and rates suit classic control; the preset "atari" has the paper's."""
 
-    of_older_runs: ClassVar[Mapping[str, Any]] = {"normalize_returns": False}
+    legacy_defaults: ClassVar[Mapping[str, Any]] = {"normalize_returns": False}
 
     learning_rate_schedule: Literal["constant", "linear"] = "linear"
     batch_size: int = 128
@@ -62,7 +62,7 @@ class DQN(QLearning):
 
     Config: ClassVar[type[Config]] = DQNConfig
     config: DQNConfig
-    updates_alike = True
+    repeatable_updates = True
 
     @property
     def final_epsilon(self) -> float:

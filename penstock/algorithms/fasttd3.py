@@ -75,7 +75,7 @@ class FastTD3(TD3):
 
     Config: ClassVar[type[Config]] = FastTD3Config
     config: FastTD3Config
-    updates_alike = True
+    repeatable_updates = True
 
     def build_model(self) -> DeterministicActorCritic:
         c = self.config
@@ -129,10 +129,10 @@ class FastTD3(TD3):
         outside = share_outside((next_returns * next_probability).sum(1), c.v_min, c.v_max)
         metrics = {"critic_loss": critic_loss, "q": model.returns.mean(z.detach()), "outside_support": outside}
 
-        if self.kind_of_update(batch.number):  # it moves the policy
+        if self.update_kind(batch.number):  # it moves the policy
             actor_loss = -model.values(batch.obs, model.policy(batch.obs)).amin(0).mean()
             self.minimize("actor", actor_loss)
             metrics["actor_loss"] = actor_loss
-        self.move_target(c.tau)
-        self.updated(model, batch, metrics)
+        self.update_target(c.tau)
+        self.after_update(model, batch, metrics)
         return divergence.detach(), metrics

@@ -65,7 +65,7 @@ class FlashSAC(SAC):
 
     Config: ClassVar[type[Config]] = FlashSACConfig
     config: FlashSACConfig
-    updates_alike = True
+    repeatable_updates = True
 
     def learning_rate(self, base: Scheduled, progress: float) -> float:
         decay = linear_schedule(1.0, self.config.learning_rate_decay, progress, 1.0)

@@ -79,7 +79,7 @@ class IMPACT(SegmentAlgorithm):
 
     Config: ClassVar[type[Config]] = IMPACTConfig
     config: IMPACTConfig
-    updates_alike = True
+    repeatable_updates = True
     data_path = "circular"
 
     target: ActorCritic
@@ -98,11 +98,11 @@ class IMPACT(SegmentAlgorithm):
         """Return the state of the target network."""
         return {"target": self.target.state_dict()}
 
-    def further_networks(self) -> list[ActorCritic]:
+    def auxiliary_networks(self) -> list[ActorCritic]:
         """Return the target network."""
         return [self.target]
 
-    def updated(self, model: ActorCritic, updates: int) -> None:
+    def after_update(self, model: ActorCritic, updates: int) -> None:
         """Copy the model to the target network every ``target_period`` updates."""
         if updates % self.config.target_period == 0:
             self.target.load_state_dict(model.state_dict())

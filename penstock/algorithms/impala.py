@@ -60,7 +60,7 @@ class IMPALA(SegmentAlgorithm):
 
     Config: ClassVar[type[Config]] = IMPALAConfig
     config: IMPALAConfig
-    updates_alike = True
+    repeatable_updates = True
 
     def build_optimizer(self, model: ActorCritic) -> torch.optim.Optimizer:
         """RMSProp, as published."""

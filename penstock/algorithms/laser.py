@@ -41,7 +41,7 @@ class LASER(IMPALA):
 
     Config: ClassVar[type[Config]] = LASERConfig
     config: LASERConfig
-    updates_alike = True
+    repeatable_updates = True
     data_path = "mixture"
     actions: ClassVar[tuple[ActionKind, ...]] = ("discrete",)
     records = ("logits",)

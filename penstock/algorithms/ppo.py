@@ -110,11 +110,11 @@ class ProximalAlgorithm(SegmentAlgorithm):
     def build_optimizer(self, model: Any) -> torch.optim.Optimizer:
         return build_adam(self.config, model.parameters())
 
-    def updates(self, batch: Batch, generator: torch.Generator) -> Iterator[Batch]:
+    def minibatches(self, batch: Batch, generator: torch.Generator) -> Iterator[Batch]:
         """Minibatches of ``batch_size`` steps."""
-        return self.shuffled(batch, self.config.batch_size, generator, passes=self.config.num_epochs)
+        return self.shuffled_minibatches(batch, self.config.batch_size, generator, passes=self.config.num_epochs)
 
-    def is_enough(self, metrics: Metrics) -> bool:
+    def should_stop_early(self, metrics: Metrics) -> bool:
         """Return whether the policy has moved further than ``target_kl`` allows."""
         target = self.config.target_kl
         return target is not None and bool(metrics["approx_kl"] > 1.5 * target)
@@ -137,18 +137,19 @@ class PPOConfig(ProximalConfig, SegmentDelayedRewardConfig):
     """Probability ratios are clipped to [1 - clip_range, 1 + clip_range]."""
     value_clip_range: Tunable[float | None] = None
     """Largest change of a value per batch; None: unlimited."""
-    batch_wait: float | None = None
+    batch_timeout: float | None = None
     """Longest wait for other lanes, in seconds after a batch's first segment. Late segments join a later batch, with a
     policy lag. None: every batch has all lanes."""
 
     def validate(self) -> None:
         super().validate()
         require_whole_minibatches(self, self.batch_size)
-        require(self.batch_wait is None or self.batch_wait > 0, "batch_wait", self.batch_wait, "more than 0, or None")
-        if self.batch_wait is not None and self.backend == "serial":
+        limit = self.batch_timeout
+        require(limit is None or limit > 0, "batch_timeout", limit, "more than 0, or None")
+        if limit is not None and self.backend == "serial":
             raise ConfigError(
-                f'batch_wait={self.batch_wait:g} needs lanes in their own processes, found backend="serial", where '
-                'nothing depends on time: use batch_wait=None, or backend="local"'
+                f'batch_timeout={limit:g} needs lanes in their own processes, found backend="serial", where nothing '
+                'depends on time: use batch_timeout=None, or backend="local"'
             )
 
 
@@ -165,13 +166,13 @@ class PPO(ProximalAlgorithm):
 
     Config: ClassVar[type[Config]] = PPOConfig
     config: PPOConfig
-    updates_alike = True
+    repeatable_updates = True
     synchronous = True
     targets_for = ("batch",)
 
     @property
-    def batch_wait(self) -> float | None:
-        return self.config.batch_wait
+    def batch_timeout(self) -> float | None:
+        return self.config.batch_timeout
 
     def targets(self, model: ActorCritic, batch: Batch, policy: Distribution, values: Tensor) -> dict[str, Tensor]:
         """Return advantages and value targets by GAE, from the values at collection time."""

@@ -83,7 +83,7 @@ class PQN(SegmentAlgorithm):
 
     Config: ClassVar[type[Config]] = PQNConfig
     config: PQNConfig
-    updates_alike = True
+    repeatable_updates = True
     actions: ClassVar[tuple[ActionKind, ...]] = ("discrete",)
     synchronous = True
     targets_for = ("batch",)
@@ -127,9 +127,9 @@ class PQN(SegmentAlgorithm):
         )  # fmt: skip
         batch.targets["return"] = model.normalize_return(target)
 
-    def updates(self, batch: Batch, generator: torch.Generator) -> Iterator[Batch]:
+    def minibatches(self, batch: Batch, generator: torch.Generator) -> Iterator[Batch]:
         """Minibatches of ``batch_size`` steps."""
-        return self.shuffled(batch, self.config.batch_size, generator, passes=self.config.num_epochs)
+        return self.shuffled_minibatches(batch, self.config.batch_size, generator, passes=self.config.num_epochs)
 
     def evaluate(self, model: QNetwork, batch: Batch) -> tuple[Tensor, Metrics]:
         """``L = 1/2 mean (Q(o_t, a_t) - G_t)^2``, with the returns ``G`` of `lambda_return` over ``max_a Q``.

@@ -77,5 +77,5 @@ class R2D2(ApeX):
 
     Config: ClassVar[type[Config]] = R2D2Config
     config: R2D2Config
-    updates_alike = True
+    repeatable_updates = True
     data_path = "sequences"

@@ -54,4 +54,4 @@ class Rainbow(DQN):
 
     Config: ClassVar[type[Config]] = RainbowConfig
     config: RainbowConfig
-    updates_alike = True
+    repeatable_updates = True

@@ -61,7 +61,7 @@ class SAC(SoftCritics):
 
     Config: ClassVar[type[Config]] = SACConfig
     config: SACConfig
-    updates_alike = True
+    repeatable_updates = True
 
     def build_model(self) -> StochasticActorCritic:
         """Make the policy, both critics and the temperature."""
@@ -88,19 +88,19 @@ class SAC(SoftCritics):
         q, next_q = self.both_ends(model, batch, next_action)
         critic_loss, td_error, found = self.critic_loss(model, q, next_q, -alpha * next_log_prob, batch)
         self.minimize("critic", critic_loss)
-        self.follow_moments(model.critics)
+        self.update_moments(model.critics)
 
         metrics = {"critic_loss": critic_loss, **found}
 
-        if self.kind_of_update(batch.number):  # it moves the policy
+        if self.update_kind(batch.number):  # it moves the policy
             metrics |= self.improve_policy(model, model.policy(batch.obs), batch.obs, alpha)
-            self.follow_moments(model.encoder)
+            self.update_moments(model.encoder)
         if self.has_target:
-            self.move_target(self.config.tau)
-        self.updated(model, batch, metrics)
+            self.update_target(self.config.tau)
+        self.after_update(model, batch, metrics)
         return td_error, metrics
 
-    def kind_of_update(self, number: int) -> bool:
+    def update_kind(self, number: int) -> bool:
         """Return whether the update moves policy and temperature."""
         return number % self.config.policy_delay == 0
 

@@ -41,14 +41,14 @@ class TD3(ControlAlgorithm):
 
     Config: ClassVar[type[Config]] = TD3Config
     config: TD3Config
-    updates_alike = True
+    repeatable_updates = True
 
     def build_model(self) -> DeterministicActorCritic:
         """Make the policy and both critics."""
         std = self.config.exploration_noise
         return self.build_network(DeterministicActorCritic, num_critics=2, exploration_std=std)
 
-    def kind_of_update(self, number: int) -> bool:
+    def update_kind(self, number: int) -> bool:
         """Return whether the update moves the policy."""
         return number % self.config.policy_delay == 0
 
@@ -66,9 +66,9 @@ class TD3(ControlAlgorithm):
         self.minimize("critic", critic_loss)
         metrics = {"critic_loss": critic_loss, "q": q}
 
-        if self.kind_of_update(batch.number):  # it moves the policy
+        if self.update_kind(batch.number):  # it moves the policy
             actor_loss = -model.q1(batch.obs, model.policy(batch.obs)).mean()
             self.minimize("actor", actor_loss)
-            self.move_target(c.tau)
+            self.update_target(c.tau)
             metrics["actor_loss"] = actor_loss
         return td_error, metrics

@@ -56,7 +56,7 @@ class TQC(SAC):
 
     Config: ClassVar[type[Config]] = TQCConfig
     config: TQCConfig
-    updates_alike = True
+    repeatable_updates = True
 
     def build_model(self) -> StochasticActorCritic:
         c = self.config

@@ -56,4 +56,4 @@ class XQC(SAC):
 
     Config: ClassVar[type[Config]] = XQCConfig
     config: XQCConfig
-    updates_alike = True
+    repeatable_updates = True

@@ -18,7 +18,7 @@ BENCHES: dict[str, str] = {
 }
 """Modules of the benches, by name on the command line.
 
-Each module has ``command(args: list[str]) -> bool``: it reads its flags, measures, prints; False if a mark was missed.
+Each module has ``command(args: list[str]) -> bool``: it reads its flags, measures, prints; False if a target is missed.
 """
 
 

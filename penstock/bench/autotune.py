@@ -15,12 +15,12 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from penstock.bench import BenchUsageError
-from penstock.bench.asked import as_flags, names_of, own_parser, parse, require_positive
+from penstock.bench.arguments import as_flags, names_of, own_parser, parse, require_positive
 from penstock.bench.data_paths import measured_path
 from penstock.bench.search import Search, Trial, describe_quick
 from penstock.config import AsynchronousConfig, Config
 from penstock.ipc import available_cores
-from penstock.masking import joined, masked_arguments
+from penstock.redaction import joined, masked_arguments
 from penstock.runs.machine import describe, machine_facts
 
 if TYPE_CHECKING:
@@ -43,10 +43,10 @@ def command(args: list[str]) -> int:
         Ctrl-C or SIGTERM arrived; the best settings so far were printed.
     """
     began = time.monotonic()
-    asked = parse(args, _own_flags())
-    if asked is None:
+    arguments = parse(args, _own_flags())
+    if arguments is None:
         return 0
-    algorithm, config, flags, own = asked.algorithm, asked.config, asked.flags, asked.own
+    algorithm, config, flags, own = arguments.algorithm, arguments.config, arguments.flags, arguments.own
     _check(own, algorithm)
     machine = machine_facts()
     print(describe(machine))
@@ -65,7 +65,7 @@ def command(args: list[str]) -> int:
             found, train = {}, None
             if search.has_found:
                 found = search.found()
-                train = joined(masked_arguments(["penstock", "train", asked.name, *flags, *as_flags(found)]))
+                train = joined(masked_arguments(["penstock", "train", arguments.name, *flags, *as_flags(found)]))
             print(_outcome(search, config, time.monotonic() - began, train), flush=True)
             if own.json is not None:
                 facts = {

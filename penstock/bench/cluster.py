@@ -1,6 +1,6 @@
 """Costs of runs on nodes, the rates that a model predicts from them, and measured rates.
 
-penstock bench cluster appo --env CartPole-v1 [every flag of the algorithm] [--up-to 4] [--rounds 3]
+penstock bench cluster appo --env CartPole-v1 [every flag of the algorithm] [--max-nodes 4] [--rounds 3]
                        [--bench-seconds 6] [--json FILE]
 
 Without an address, nodes are parts of this machine and share its cores. Trainings on 1, 2, ... nodes take turns, round
@@ -19,7 +19,7 @@ from statistics import linear_regression, median
 from typing import TYPE_CHECKING, Any
 
 from penstock.bench import BenchError, BenchUsageError
-from penstock.bench.asked import own_parser, parse, require_counts, require_positive
+from penstock.bench.arguments import own_parser, parse, require_counts, require_positive
 from penstock.bench.scaling import ROLLOUT, Constants, Machines, Setting, StreamCosts, predict, versions_sent
 from penstock.runs.formatting import counted
 from penstock.runs.machine import describe, machine_facts
@@ -45,7 +45,7 @@ MEANING = {
 
 
 def command(args: list[str]) -> bool:
-    """Measure and print constants, predictions and measurements; return True, because there is no mark.
+    """Measure and print constants, predictions and measurements; return True, because there is no target.
 
     Raises
     ------
@@ -54,19 +54,19 @@ def command(args: list[str]) -> bool:
     BenchError, TrainingFailed, EnvironmentFailure
         A measured training failed.
     """
-    asked = parse(args, _own_flags())
-    if asked is None:
+    arguments = parse(args, _own_flags())
+    if arguments is None:
         return True
-    require_counts(asked.own, "up_to", "rounds", "node_cores", "home_cores", "learners")
-    require_positive(asked.own, "bench_seconds", "gigabits")
-    config = asked.config
-    _require_segments(asked.algorithm, config)
+    require_counts(arguments.own, "max_nodes", "rounds", "node_cores", "home_cores", "learners")
+    require_positive(arguments.own, "bench_seconds", "gigabits")
+    config = arguments.config
+    _require_segments(arguments.algorithm, config)
     if config.backend != "ray":
         config = dataclasses.replace(config, backend="ray")
-    facts = measured(asked.algorithm, config, asked.own)
+    facts = measured(arguments.algorithm, config, arguments.own)
     print(text(facts))
-    if asked.own.json is not None:
-        asked.own.json.write_text(json.dumps(facts, indent=1) + "\n")
+    if arguments.own.json is not None:
+        arguments.own.json.write_text(json.dumps(facts, indent=1) + "\n")
     return True
 
 
@@ -82,8 +82,8 @@ def measured(algorithm: type[Algorithm], config: Config, own: argparse.Namespace
     costs = stream_costs()
     fewer = max(1, config.num_envs_per_worker // FEWER_LANES)
     is_simulated = config.address is None
-    with _cluster(config, own.up_to) as there, kept():
-        kinds = {str(n): dataclasses.replace(there, nodes=n) for n in range(1, own.up_to + 1)}
+    with _cluster(config, own.max_nodes) as there, kept():
+        kinds = {str(n): dataclasses.replace(there, nodes=n) for n in range(1, own.max_nodes + 1)}
         if fewer < config.num_envs_per_worker:
             kinds["fewer lanes"] = dataclasses.replace(kinds["1"], num_envs_per_worker=fewer)
         runs: dict[str, list[NodesRun]] = {name: [] for name in kinds}
@@ -106,7 +106,7 @@ def measured(algorithm: type[Algorithm], config: Config, own: argparse.Namespace
 
 
 @contextmanager
-def _cluster(config: Config, up_to: int) -> Iterator[Config]:
+def _cluster(config: Config, max_nodes: int) -> Iterator[Config]:
     """Return the config with a cluster: its own, or a simulated one."""
     if config.address is not None:
         yield config
@@ -119,7 +119,7 @@ def _cluster(config: Config, up_to: int) -> Iterator[Config]:
     assert config.num_workers is not None
     with ExitStack() as nodes:
         try:
-            address = nodes.enter_context(simulated(up_to, config.num_workers))
+            address = nodes.enter_context(simulated(max_nodes, config.num_workers))
         except Exception as error:  # Ray raises no narrower type
             raise BenchError(f"Ray could not start simulated nodes: {error}") from error
         yield dataclasses.replace(config, address=address)
@@ -287,7 +287,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def _own_flags() -> argparse.ArgumentParser:
     parser, add = own_parser("penstock bench cluster", "flags of the bench itself")
-    add("--up-to", type=int, default=4, metavar="N", help="train on 1, 2, ... N nodes (4)")
+    add("--max-nodes", type=int, default=4, metavar="N", help="train on 1, 2, ... N nodes (4)")
     add("--rounds", type=int, default=3, metavar="N", help="train on each number of nodes N times, in turns (3)")
     add("--bench-seconds", type=float, default=6.0, metavar="S", help="measure each training for S seconds (6)")
     add("--node-cores", type=int, default=16, metavar="N", help="predict for nodes of N cores (16)")

@@ -1,7 +1,7 @@
 """Ratio of a training's rate to the best possible on this machine, and causes of the difference.
 
 penstock bench ideal appo --env CartPole-v1 [every flag of the algorithm] [--rounds 3] [--bench-seconds 8]
-                     [--mark 0.85] [--json FILE]
+                     [--min-efficiency 0.85] [--json FILE]
 
 Costs and training take turns, round after round, so that other programs on the machine affect both; the round with the
 median efficiency is shown.
@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median_low
 from typing import TYPE_CHECKING
 
-from penstock.bench.asked import own_parser, parse, require_counts, require_positive
+from penstock.bench.arguments import own_parser, parse, require_counts, require_positive
 from penstock.bench.data_paths import measured_path
 from penstock.bench.search import describe_quick
 from penstock.runs.machine import describe, machine_facts
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def command(args: list[str]) -> bool:
-    """Measure costs, ideal and training, print the causes of the difference, and return whether the mark is met.
+    """Measure costs, ideal and training, print the causes of the difference, and return whether the target is met.
 
     Raises
     ------
@@ -35,16 +35,16 @@ def command(args: list[str]) -> bool:
     BenchError, TrainingFailed, EnvironmentFailure
         A measurement failed.
     """
-    asked = parse(args, _own_flags())
-    if asked is None:
+    arguments = parse(args, _own_flags())
+    if arguments is None:
         return True
-    require_counts(asked.own, "rounds")
-    require_positive(asked.own, "bench_seconds", "mark")
-    return run(asked.algorithm, asked.config, asked.own)
+    require_counts(arguments.own, "rounds")
+    require_positive(arguments.own, "bench_seconds", "min_efficiency")
+    return run(arguments.algorithm, arguments.config, arguments.own)
 
 
 def run(algorithm: type[Algorithm], config: Config, own: argparse.Namespace) -> bool:
-    """Measure a run with the bench's own flags; print results, and return whether the mark is met.
+    """Measure a run with the bench's own flags; print results, and return whether the target is met.
 
     Raises
     ------
@@ -68,19 +68,19 @@ def run(algorithm: type[Algorithm], config: Config, own: argparse.Namespace) -> 
     efficiencies = sorted(account.efficiency for account in rounds)
     efficiency = median_low(efficiencies)
     account = next(account for account in rounds if account.efficiency == efficiency)
-    is_met = own.mark is None or efficiency >= own.mark
+    is_met = own.min_efficiency is None or efficiency >= own.min_efficiency
 
     print(f"\n{algorithm.name()} on {config.env}: {account.setting()}")
     if measured != config:
         print(describe_quick(config, measured))
     print(account.text())
     print(f"median efficiency of {len(rounds)}: {efficiency:.1%}, from {efficiencies[0]:.1%} to {efficiencies[-1]:.1%}")
-    if own.mark is not None:
-        print(f"mark: {own.mark:.1%}, {'met' if is_met else 'MISSED'}")
+    if own.min_efficiency is not None:
+        print(f"min_efficiency: {own.min_efficiency:.1%}, {'met' if is_met else 'MISSED'}")
     if own.json is not None:
         facts = {
             "machine": machine, "algorithm": algorithm.name(), "config": measured.to_json(), **account.facts(),
-            "rounds": [one.facts() for one in rounds], "mark": own.mark, "is_met": is_met,
+            "rounds": [one.facts() for one in rounds], "min_efficiency": own.min_efficiency, "is_met": is_met,
         }  # fmt: skip
         own.json.write_text(json.dumps(facts, indent=1) + "\n")
     return is_met
@@ -90,6 +90,6 @@ def _own_flags() -> argparse.ArgumentParser:
     parser, add = own_parser("penstock bench ideal", "flags of the bench itself")
     add("--rounds", type=int, default=3, metavar="N", help="measure costs and training N times, in turns (3)")
     add("--bench-seconds", type=float, default=8.0, metavar="S", help="time of each measurement in a round (8)")
-    add("--mark", type=float, metavar="M", help="exit with 3 if the median efficiency is below M, such as 0.85")
+    add("--min-efficiency", type=float, metavar="E", help="exit with 3 if the median is below E, such as 0.85")
     add("--json", type=Path, metavar="FILE", help="write all measurements to this new file")
     return parser

@@ -134,7 +134,7 @@ class _Window:
         """Observe the training; return False at the end of the window."""
         now = time.monotonic()
         if self._opens is None:
-            are_there = [node.is_there and node.steps > 0 for node in status.nodes]
+            are_there = [node.is_connected and node.steps > 0 for node in status.nodes]
             if status.updates and all(are_there) and len(are_there) == self._backend.num_nodes:
                 self._opens = now + self._warmup
         elif self._first is None:

@@ -6,7 +6,7 @@ is not counted. ``python bench/throughput.py`` of the source adds other librarie
 On a GPU the network runs with central inference and in bfloat16, and pure simulation is also measured: the same
 environments with random actions, on all cores, and with as many processes as rollout workers.
 
-penstock bench throughput --device cuda --work pong vizdoom
+penstock bench throughput --device cuda --workload pong vizdoom
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _WIDTHS = {"work": 15, "who": 17, "steps/s": 9, "frames/s": 9, "slowest-fastest"
 
 @dataclass(frozen=True)
 class Flags:
-    """Measure steps learned from per second with APPO; each work takes half a minute."""
+    """Measure steps learned from per second with APPO; each workload takes half a minute."""
 
-    work: tuple[str, ...] = ("cartpole",)
-    """Work: cartpole, cartpole-vector, pong, pong-bfloat16, lunarlander, halfcheetah, vizdoom."""
+    workload: tuple[str, ...] = ("cartpole",)
+    """Workloads: cartpole, cartpole-vector, pong, pong-bfloat16, lunarlander, halfcheetah, vizdoom."""
     device: str = "cpu"
     """Device of the network; "cuda" implies central inference, bfloat16 and pure simulation."""
     simulation: bool = False
@@ -57,7 +57,7 @@ class Flags:
 
 
 @dataclass(frozen=True)
-class Work:
+class Workload:
     """Environment and settings of APPO."""
 
     settings: dict[str, Any]
@@ -86,19 +86,19 @@ _PONG = {
 }  # fmt: skip
 _ATARI = "pip install 'penstock[atari]'"
 
-WORKS = {
-    "cartpole": Work(_CARTPOLE),
-    "cartpole-vector": Work({**_CARTPOLE, "vectorize": "vector", "num_envs_per_worker": 512, "batch_size": 16384}),
-    "pong": Work(_PONG, "ale_py", _ATARI, frame_skip=4),
-    "pong-bfloat16": Work({**_PONG, "precision": "bfloat16"}, "ale_py", _ATARI, frame_skip=4),
-    "lunarlander": Work(
+WORKLOADS = {
+    "cartpole": Workload(_CARTPOLE),
+    "cartpole-vector": Workload({**_CARTPOLE, "vectorize": "vector", "num_envs_per_worker": 512, "batch_size": 16384}),
+    "pong": Workload(_PONG, "ale_py", _ATARI, frame_skip=4),
+    "pong-bfloat16": Workload({**_PONG, "precision": "bfloat16"}, "ale_py", _ATARI, frame_skip=4),
+    "lunarlander": Workload(
         {**_CARTPOLE, "env": "LunarLander-v3"}, module="Box2D", install="pip install 'gymnasium[box2d]'"
     ),
-    "halfcheetah": Work(
+    "halfcheetah": Workload(
         {**_CARTPOLE, "env": "HalfCheetah-v5", "num_envs_per_worker": 128}, module="mujoco",
         install="pip install 'penstock[mujoco]'",
     ),
-    "vizdoom": Work(
+    "vizdoom": Workload(
         {
             **_PONG, "env": "VizdoomBasic-v1", "batch_size": 2048,
             "env_kwargs": {"frame_skip": 4, "screen_resolution": "RES_160X120"},
@@ -106,7 +106,7 @@ WORKS = {
         module="vizdoom", install="pip install 'penstock[vizdoom]'", frame_skip=4,
     ),
 }  # fmt: skip
-"""Measurable work, by its name on the command line."""
+"""Measurable workloads, by their names on the command line."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Contestant:
 
 @dataclass(frozen=True)
 class Result:
-    """Measurements of one work."""
+    """Measurements of one workload."""
 
     work: str
     rounds: dict[str, list[float]]
@@ -179,7 +179,7 @@ def run(flags: Flags, contestants: Mapping[str, Sequence[Contestant]] | None = N
     flags
         Flags of the command.
     contestants
-        Further contestants by work; None: no comparison with other libraries.
+        Further contestants by workload; None: no comparison with other libraries.
 
     Raises
     ------
@@ -199,7 +199,7 @@ def run(flags: Flags, contestants: Mapping[str, Sequence[Contestant]] | None = N
     print(_header(), flush=True)
     results = []
     with kept():
-        for name in flags.work:
+        for name in flags.workload:
             results.append(_measure(name, flags, (contestants or {}).get(name, ())))
             print("\n".join(_lines(results[-1])), flush=True)
     for result in results:
@@ -219,18 +219,19 @@ def run(flags: Flags, contestants: Mapping[str, Sequence[Contestant]] | None = N
 
 def check(flags: Flags) -> None:
     """Raise `BenchUsageError` or `ConfigError` if the flags cannot be measured here."""
-    if not flags.work:
-        raise BenchUsageError(f"--work names nothing to measure (legal: {', '.join(WORKS)})")
-    for name in flags.work:
-        if name not in WORKS:
-            raise BenchUsageError(f"--work {name} is unknown{closest(name, list(WORKS))} (legal: {', '.join(WORKS)})")
-        work = WORKS[name]
+    if not flags.workload:
+        raise BenchUsageError(f"--workload names nothing to measure (legal: {', '.join(WORKLOADS)})")
+    for name in flags.workload:
+        if name not in WORKLOADS:
+            hint = f"{closest(name, list(WORKLOADS))} (legal: {', '.join(WORKLOADS)})"
+            raise BenchUsageError(f"--workload {name} is unknown{hint}")
+        work = WORKLOADS[name]
         if work.module is not None and importlib.util.find_spec(work.module) is None:
-            raise BenchUsageError(f"--work {name} needs more than Penstock itself: {work.install}")
+            raise BenchUsageError(f"--workload {name} needs more than Penstock itself: {work.install}")
     if flags.device != "cpu":
         from penstock.engine.preparation import require_device
 
-        require_device(WORKS[flags.work[0]].config(flags.device).device)
+        require_device(WORKLOADS[flags.workload[0]].config(flags.device).device)
     if flags.rounds < 1:
         raise BenchUsageError(f"--rounds {flags.rounds} is not legal: measure 1 or more")
     if not flags.seconds > 0:
@@ -240,7 +241,7 @@ def check(flags: Flags) -> None:
 
 def _measure(name: str, flags: Flags, contestants: Sequence[Contestant]) -> Result:
     """Measure rounds in which every contestant has a turn."""
-    work = WORKS[name]
+    work = WORKLOADS[name]
     config, seconds = work.config(flags.device), flags.seconds
     result = Result(name, {}, {}, settings={"penstock": config.to_json()}, frame_skip=work.frame_skip)
     players: dict[str, Callable[[], float]] = {"penstock": partial(_penstock, config, seconds, result.limits)}

@@ -76,19 +76,19 @@ def info(args: list[str]) -> int:
 
     flags = parse_flags(InfoFlags, args, prog="penstock info")
     from penstock.play.policy import load_policy
-    from penstock.runs.films import VIDEOS, films_of
     from penstock.runs.formatting import printable
     from penstock.runs.lookup import local_copy, policies_of, resolve_checkpoint
     from penstock.runs.reading import RecordedRun
     from penstock.runs.vacancy import CONFIG
+    from penstock.runs.videos import VIDEOS, videos_of
 
     with explained():
         flags = replace(flags, run=local_copy(flags.run, flags.checkpoint, warn))
         if (Path(flags.run) / CONFIG).is_file():
             if origin := RecordedRun.open(flags.run).origin:
                 print(f"weights from {printable(origin)}")
-            if films := [film.name for film in films_of(Path(flags.run))]:
-                print(f"films: {printable(', '.join(films))}, in {VIDEOS}")
+            if videos := [video.name for video in videos_of(Path(flags.run))]:
+                print(f"videos: {printable(', '.join(videos))}, in {VIDEOS}")
         for name in policies_of(flags.run) or [""]:
             path = resolve_checkpoint(flags.run, flags.checkpoint, warn, name or None)
             policy = load_policy(path, trust_code=flags.trust_code)
@@ -113,16 +113,16 @@ def _about(policy: Policy) -> list[str]:
 
 
 def _video(flags: EvalFlags, paths: Mapping[str, Path], steps: int) -> str | None:
-    """Return the path of the film; for "auto", a path in the run, named after the steps of the weights."""
+    """Return the path of the video; for "auto", a path in the run, named after the steps of the weights."""
     if flags.video != "auto":
         return flags.video
-    from penstock.runs.films import film_path
     from penstock.runs.run_directory import RunDirectory
+    from penstock.runs.videos import video_path
 
     run = flags.run if len(paths) > 1 else next(iter(paths.values())).parent.parent
     directory = RunDirectory.open(run)
     try:
-        return str(film_path(directory.path, steps))
+        return str(video_path(directory.path, steps))
     except OSError as error:
         raise CommandError(f"--video auto cannot be written: {error.strerror} ({error.filename})") from error
 
@@ -173,8 +173,8 @@ def _score(result: Evaluation, name: str, meta: Mapping[str, Any], which: str) -
         lines.append(f"{about}: {won}mean return {number(match.mean_return)}")
     if result.unfinished:
         was, its = ("was", "its return") if result.unfinished == 1 else ("were", "their returns")
-        asked = "1 whole one was" if result.asked == 1 else f"{result.asked} whole ones were"
-        is_short = result.finished < result.asked
+        asked = "1 whole one was" if result.requested == 1 else f"{result.requested} whole ones were"
+        is_short = result.finished < result.requested
         limit = "; playing stops when as many were given up" if is_short else ""
         lines.append(
             f"partial: {result.unfinished} of them {was} given up after {max(result.lengths):,} steps and counted with "

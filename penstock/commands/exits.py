@@ -15,7 +15,7 @@ from penstock.config import ConfigError, closest
 DONE, FAILED, WRONG_USAGE, NOT_REACHED, NOT_SENT, NOT_SAVED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
 EXIT_CODES = (
-    "exit codes: 0 done, 1 failure, 2 wrong usage, 3 budget spent without reaching --target-return, or a mark of a "
+    "exit codes: 0 done, 1 failure, 2 wrong usage, 3 budget spent without reaching --target-return, or a target of a "
     "bench missed, 4 files of a run are not at its remote run_dir, 5 the last checkpoint was not saved, 130 interrupted"
 )
 

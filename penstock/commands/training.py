@@ -106,15 +106,15 @@ def _run(make: Callable[[], Trainer]) -> int:
             raise CommandError(str(error), FAILED) from error
     summary = _summary(result)
     print(_folded_for_terminal(summary))
-    if result.unsaved and result.stopped != "interrupted":
+    if result.save_error and result.stop_reason != "interrupted":
         then = "resume" if "\nresume: " in summary else "resume from the beginning: the run has no checkpoint"
-        reason = f"the last checkpoint could not be saved: {result.unsaved}"
+        reason = f"the last checkpoint could not be saved: {result.save_error}"
         raise CommandError(f"{reason}; free space or fix permissions, then {then}", NOT_SAVED)
-    if result.stopped == "seconds" and not result.steps:
+    if result.stop_reason == "seconds" and not result.steps:
         raise CommandError(f"{NO_STEP}; look at the warnings above", FAILED)
     if result.unsent:
         return NOT_SENT
-    if result.stopped == "interrupted":
+    if result.stop_reason == "interrupted":
         return INTERRUPTED
     return NOT_REACHED if result.target_return is not None and not result.reached_target else DONE
 
@@ -145,9 +145,9 @@ def _summary(result: TrainResult) -> str:
     else:
         in_training = result.mean_return
         score = "no evaluation" if in_training is None else f"mean return {number(in_training)} in training"
-    if result.stopped == "interrupted":
+    if result.stop_reason == "interrupted":
         lines = [f"interrupted {spent}"]
-    elif result.unsaved:
+    elif result.save_error:
         lines = [f"not saved {spent}, {score}"]
     elif result.target_return is None:
         lines = [f"done {spent}, {score}"]
@@ -162,7 +162,7 @@ def _summary(result: TrainResult) -> str:
 
 def _saved(result: TrainResult, run_dir: str) -> list[str]:
     """Return lines about the checkpoints of a training."""
-    from penstock.masking import flags_of_secrets
+    from penstock.redaction import flags_of_secrets
     from penstock.runs.checkpoint import CheckpointError
     from penstock.runs.run_directory import RunDirectory
     from penstock.runs.vacancy import RunDirectoryError
@@ -178,7 +178,7 @@ def _saved(result: TrainResult, run_dir: str) -> list[str]:
         if (saved := checkpoints.latest_steps()) is not None:
             if saved < result.steps:
                 lines.append(f"last checkpoint: step {saved:,}; later learning is not saved")
-            lines.append(f"resume:   {run.resume_command(saved, is_out_of_time=result.stopped == 'seconds')}")
+            lines.append(f"resume:   {run.resume_command(saved, is_out_of_time=result.stop_reason == 'seconds')}")
     except (CheckpointError, RunDirectoryError) as error:
         lines.append(f"the run cannot be resumed: {error}")
     return lines

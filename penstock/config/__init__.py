@@ -6,8 +6,8 @@ line (its docstring is the flag's help) and a key of ``config.json`` in the run 
 
 from penstock.config.base import NETWORK, STATE, STORED, Config
 from penstock.config.checking import ConfigError, Tunable, checked, closest, find_object, read_toml, require
-from penstock.config.elsewhere import method_hint
 from penstock.config.features import FEATURES, DelayedRewardConfig, Feature, SegmentDelayedRewardConfig, grouped
+from penstock.config.foreign_names import method_hint
 from penstock.config.making import PRESETS, change_config, load_preset, make_config, restored_config, setting_hint
 from penstock.config.policies import PolicyConfig, agents_by_policy, policy_configs
 from penstock.config.replay import PrioritizedReplayConfig, ReplayConfig

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
 from penstock.config.checking import ConfigError, Tunable, checked, require, require_fields
-from penstock.config.elsewhere import value_hint
+from penstock.config.foreign_names import value_hint
 from penstock.config.nodes import counts_of, levels_of, require_nodes
 from penstock.config.saved import saved
 from penstock.config.schedules import Schedule, Scheduled, is_json, tried_schedule
@@ -42,7 +42,7 @@ class Config:
         "run_dir": "a run stays in its directory; copy the directory to continue elsewhere",
     }
     """Settings that cannot change within a run, by name, with the reason. All others can."""
-    of_older_runs: ClassVar[Mapping[str, Any]] = {}
+    legacy_defaults: ClassVar[Mapping[str, Any]] = {}
     """Values that settings had in runs saved before they existed, if other than the defaults."""
 
     learning_rates: ClassVar[tuple[float, float] | None] = None
@@ -203,9 +203,9 @@ class Config:
     """Sample actions in evaluations; algorithms that do not sample explore as at the end of training."""
     eval_max_steps: int = 30_000
     """Steps after which an evaluation ends an episode early and plays another; the return up to then counts."""
-    eval_films: int = 0
-    """Largest number of evaluation films kept in the run, spread over the training, among them the newest and that of
-    the best weights; 0: no films. A film shows one extra episode (needs the extra "video")."""
+    eval_videos: int = 0
+    """Largest number of evaluation videos kept in the run, spread over the training, among them the newest and that of
+    the best weights; 0: no videos. A video shows one extra episode (needs the extra "video")."""
     checkpoint_interval: int | None = None
     """Steps between checkpoints; 0: only at the end of training; None: total_steps / 10."""
     keep_checkpoints: int = 3
@@ -214,7 +214,7 @@ class Config:
     """Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written. A URL such as
     s3://bucket/name is a directory runs/name whose files are also sent there (needs the extra "s3"); with a slash at
     its end, a directory within it, named as with "auto"."""
-    send_seconds: float = 300.0
+    upload_timeout: float = 300.0
     """Longest wait, in seconds, at the end of training until all files are sent to the URL of run_dir."""
 
     def __post_init__(self) -> None:
@@ -266,7 +266,7 @@ class Config:
             require(rate > 0, "learning_rate", rate, "more than 0")
             require(rate < math.inf, "learning_rate", rate, "finite")
         require(0.0 <= self.gamma <= 1.0, "gamma", self.gamma, "from 0 to 1")
-        for name in ("seed", "send_seconds"):
+        for name in ("seed", "upload_timeout"):
             require(getattr(self, name) >= 0, name, getattr(self, name), "0 or more")
         require(all(size > 0 for size in self.hidden_sizes), "hidden_sizes", self.hidden_sizes, "all more than 0")
         is_foreign = isinstance(self.encoder, str) and value_hint("encoder", self.encoder) != ""
@@ -288,11 +288,11 @@ class Config:
 
     def _validate_files(self) -> None:
         require(self.run_dir != "", "run_dir", self.run_dir, 'a directory, a URL, "auto", or None')
-        require(self.eval_films == 0 or self.eval_films > 1, "eval_films", self.eval_films, "0, or 2 or more")
-        if self.eval_films and (self.run_dir is None or self.eval_interval == 0 or self.evaluator != "home"):
+        require(self.eval_videos == 0 or self.eval_videos > 1, "eval_videos", self.eval_videos, "0, or 2 or more")
+        if self.eval_videos and (self.run_dir is None or self.eval_interval == 0 or self.evaluator != "home"):
             raise ConfigError(
-                f"eval_films={self.eval_films} is not legal with run_dir=None, eval_interval=0 or evaluator='node': "
-                "the evaluator at home writes films into the run"
+                f"eval_videos={self.eval_videos} is not legal with run_dir=None, eval_interval=0 or evaluator='node': "
+                "the evaluator at home writes videos into the run"
             )
 
     def _validate_population(self) -> None:
@@ -354,7 +354,7 @@ class Config:
                     f"which learners share equally: use {' or '.join(map(str, near))}"
                 )
 
-    def settled(self, *, encodes_images: bool) -> Self:
+    def resolved(self, *, encodes_images: bool) -> Self:
         """Return a config with numbers in place of None in settings that depend on the network.
 
         Parameters
@@ -401,7 +401,7 @@ class Config:
         return self._bounds_of_nodes[0]
 
     @property
-    def nodes_asked(self) -> str:
+    def nodes_requested(self) -> str:
         """Number of nodes, including those with learners, in words: "3", "2 to 64"; empty without nodes."""
         least, most = (number + self.num_learner_nodes for number in self._bounds_of_nodes)
         return "" if self.backend != "ray" else str(most) if least == most else f"{least} to {most}"

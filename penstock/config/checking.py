@@ -13,9 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from penstock.config.elsewhere import value_hint
+from penstock.config.foreign_names import value_hint
 from penstock.imports import NoSuchPlaceError, is_own, load_module, why_lost
-from penstock.masking import masked
+from penstock.redaction import masked
 
 T = TypeVar("T")
 

@@ -72,7 +72,7 @@ _GROUPS = {
     },
     "network": {
         "encoder", "hidden_sizes", "activation", "shared_encoder", "memory", "memory_size", "memory_span",
-        "continuous_actions", "initial_log_std", "log_std_step",
+        "continuous_actions", "initial_log_std", "log_std_lr_scale",
         "normalize_observations", "dueling", "distributional", "num_atoms", "v_min", "v_max", "num_quantiles",
         "num_acting_quantiles", "noisy", "noisy_sigma", "resnet_width", "resnet_pool", "spectral_norm", "network",
         "normalization", "unit_weights", "critic_hidden_sizes",
@@ -80,9 +80,9 @@ _GROUPS = {
     **{feature.group: set(feature.settings) for feature in FEATURES},
     LEARNING: set[str](),  # every other setting
     "budget and run": {
-        "max_seconds", "eval_interval", "eval_episodes", "eval_exploration", "eval_max_steps", "eval_films",
+        "max_seconds", "eval_interval", "eval_episodes", "eval_exploration", "eval_max_steps", "eval_videos",
         "checkpoint_interval",
-        "keep_checkpoints", "save_replay", "send_seconds",
+        "keep_checkpoints", "save_replay", "upload_timeout",
     },
 }  # fmt: skip
 

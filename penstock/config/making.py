@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from penstock.config.base import Config
 from penstock.config.checking import ConfigError, closest, read_toml
-from penstock.config.elsewhere import NO_SETTINGS, SETTINGS
 from penstock.config.features import FEATURES
+from penstock.config.foreign_names import NO_SETTINGS, SETTINGS
 from penstock.imports import why_lost
 
 C = TypeVar("C", bound=Config)
@@ -68,7 +68,7 @@ def setting_hint(name: str, known: Collection[str]) -> str:
 
 def restored_config(config_class: type[C], before: Mapping[str, Any], changes: Mapping[str, Any]) -> C:
     """Return the config of a run's saved settings with changes; environment arguments that are not given again stay."""
-    before = {**config_class.of_older_runs, **before}
+    before = {**config_class.legacy_defaults, **before}
     merged = {**before, **changes}
     given, had = changes.get("env_kwargs"), before.get("env_kwargs")
     if isinstance(given, Mapping) and isinstance(had, Mapping):

@@ -23,8 +23,8 @@ OF_THE_RUN = (
     "opponents", "opponent_pool", "opponent_interval", "opponent_share", "opponent_sampling", "eval_against",
     "pbt", "pbt_space", "pbt_interval", "pbt_start", "pbt_fraction", "pbt_metric", "pbt_episodes",
     "schedule", "schedule_policy",
-    "eval_interval", "eval_episodes", "eval_exploration", "eval_max_steps", "eval_films", "checkpoint_interval",
-    "keep_checkpoints", "run_dir", "send_seconds",
+    "eval_interval", "eval_episodes", "eval_exploration", "eval_max_steps", "eval_videos", "checkpoint_interval",
+    "keep_checkpoints", "run_dir", "upload_timeout",
 )  # fmt: skip
 """Settings shared by all policies of a run."""
 

@@ -9,7 +9,7 @@ mark                                               value
 ``{"$dict": [[key, value], ...]}``                 a dict whose keys are not all strings
 ``{"$array": [...], "shape": ..., "dtype": ...}``  a NumPy array of numbers, of at most `LARGEST` elements
 ``{"$not_saved": "numpy.ndarray float64 (9, 9)"}`` any other object: give it again to resume
-``{"$not_saved": "secret"}``                       a possible secret, by its name (`penstock.masking`): give it again
+``{"$not_saved": "secret"}``                       a possible secret, by its name (`penstock.redaction`): give it again
 =================================================  ==================================================================
 """
 
@@ -23,7 +23,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from penstock.config.checking import ConfigError
-from penstock.masking import NOT_SAVED_SECRET, flags_of_secrets, has_secret, is_secret
+from penstock.redaction import NOT_SAVED_SECRET, flags_of_secrets, has_secret, is_secret
 
 LARGEST = 256
 NOT_SAVED = "$not_saved"

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.config.checking import ConfigError, find_object
-from penstock.config.elsewhere import value_hint
+from penstock.config.foreign_names import value_hint
 
 Schedule = Callable[[float], float]
 """Value of a setting as a function of progress, from 0.0 to 1.0."""

@@ -93,7 +93,7 @@ class SegmentConfig(FreshConfig):
     """Settings of actor-critics that learn from fresh segments."""
 
     fixed: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("shared_encoder", "normalize_returns", "continuous_actions", "initial_log_std", "log_std_step"), NETWORK
+        ("shared_encoder", "normalize_returns", "continuous_actions", "initial_log_std", "log_std_lr_scale"), NETWORK
     )
 
     shared_encoder: bool | None = None
@@ -105,8 +105,8 @@ class SegmentConfig(FreshConfig):
     initial_log_std: float | None = None
     """Logarithm of the initial standard deviation of continuous actions, in units of half their range; None: -0.1 if
     squashed, 0 if clipped."""
-    log_std_step: float = 1.0
-    """Step size of the log standard deviation of "clipped" actions, relative to other parameters. 16 lets it fall
+    log_std_lr_scale: float = 1.0
+    """Learning rate of the log standard deviation of "clipped" actions, relative to other parameters. 16 lets it fall
     within some ten thousand steps, for actions that must be precise, but too early if rewards are yet to be found."""
     entropy_coef: Tunable[Scheduled] = 0.01
     """Weight of the entropy bonus, or a function of progress as for learning_rate."""

@@ -15,7 +15,6 @@ from penstock.dashboard.feed import Feed
 from penstock.runs.descriptions import AXES, NO_FRAMES
 from penstock.runs.drawing import games_html
 from penstock.runs.files import json_values
-from penstock.runs.films import films_of
 from penstock.runs.labels import LABELS
 from penstock.runs.metrics import METRICS
 from penstock.runs.reading import RecordedRun, paths_in, recorded
@@ -23,6 +22,7 @@ from penstock.runs.run_directory import CHECKPOINTS
 from penstock.runs.state import STATUS, status_of
 from penstock.runs.tables import WORDS, about_of, facts_of, games_of, limit_of, tables_of
 from penstock.runs.vacancy import CONFIG, RunDirectoryError
+from penstock.runs.videos import videos_of
 from penstock.studies.lineage import has_lineage
 from penstock.studies.searches import is_search, search_page
 from penstock.studies.table import differences
@@ -136,7 +136,7 @@ class Catalogue:
         return Known(run, stamp, {"id": id_, **json_values(run.summary)})
 
     def about(self, run: RecordedRun) -> dict[str, Any]:
-        """Return settings, environment, films and parent of a run, with possible secrets masked."""
+        """Return settings, environment, videos and parent of a run, with possible secrets masked."""
         return {
             "summary": json_values(run.summary),
             "status": json_values(run.status),
@@ -145,7 +145,7 @@ class Catalogue:
             "words": WORDS,
             "config": run.settings,
             "made": run.made,
-            "films": [film.name for film in films_of(run.directory.path)],
+            "videos": [video.name for video in videos_of(run.directory.path)],
             "axes": AXES,
             "no_frames": NO_FRAMES,
             "parent": {"id": self._id_of_run(run.parent.get("run")), "words": run.origin} if run.parent else None,

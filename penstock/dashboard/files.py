@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.masking import masked
+from penstock.redaction import masked
 from penstock.runs.documents import DocumentError, open_ordinary, read_document
 from penstock.runs.files import json_bytes
 from penstock.runs.reading import RecordedRun

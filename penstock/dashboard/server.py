@@ -30,11 +30,11 @@ from penstock.runs.descriptions import COLUMNS, EPISODE, charts_of
 from penstock.runs.documents import DocumentError, document_in
 from penstock.runs.episodes import read_episode
 from penstock.runs.files import json_values
-from penstock.runs.films import films_of
 from penstock.runs.labels import MOST_NBYTES, LabelsError, change_labels, labels_in
 from penstock.runs.lock import holding_of, holds
 from penstock.runs.process import is_alive
 from penstock.runs.reading import RecordedRun
+from penstock.runs.videos import videos_of
 from penstock.studies.compare_page import SCORES, comparison_page, settings_table, settings_unlike, sides_of
 from penstock.studies.lineage import lineage_page, steps_of
 
@@ -189,10 +189,10 @@ class Pages:
         )  # fmt: skip
 
     @of_run
-    async def film(self, request: Request, run: RecordedRun) -> Response:
-        """Answer with a film of a run."""
-        films = await run_in_threadpool(films_of, run.directory.path)
-        wanted = next((film for film in films if film.name == request.path_params["name"]), None)
+    async def video(self, request: Request, run: RecordedRun) -> Response:
+        """Answer with a video of a run."""
+        videos = await run_in_threadpool(videos_of, run.directory.path)
+        wanted = next((video for video in videos if video.name == request.path_params["name"]), None)
         return _missing() if wanted is None else FileResponse(wanted, media_type="video/mp4")
 
     async def overview_stream(self, request: Request) -> Response:
@@ -276,7 +276,7 @@ def make_app(
         Route("/api/runs/{id}/progress", pages.progress),
         Route("/api/runs/{id}/files", pages.files),
         Route("/api/runs/{id}/files/{file}", pages.file),
-        Route("/api/runs/{id}/films/{name}", pages.film),
+        Route("/api/runs/{id}/videos/{name}", pages.video),
         Route("/api/runs/{id}/stop", pages.stop, methods=["POST"]),
         Route("/api/runs/{id}/labels", pages.label, methods=["POST"]),
     ]

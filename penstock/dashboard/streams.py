@@ -15,9 +15,9 @@ from penstock.dashboard.catalogue import Catalogue, shown_of
 from penstock.dashboard.curves import Curves
 from penstock.dashboard.feed import news
 from penstock.runs.descriptions import AXES, NO_FRAMES
-from penstock.runs.films import films_of
 from penstock.runs.reading import RecordedRun
 from penstock.runs.state import read_state, state_of
+from penstock.runs.videos import videos_of
 from penstock.studies.compare_page import settings_unlike
 
 LOOK_SECONDS = 0.8
@@ -52,8 +52,8 @@ async def run_events(run: RecordedRun, cursor: str) -> AsyncIterator[str]:
     def look() -> tuple[dict[str, Any], str, dict[str, Any]]:
         found, behind = news(path, cursor)
         status = read_state(path)
-        films = [film.name for film in films_of(path)]
-        return found, behind, {"state": state_of(status, path), "status": status, "films": films}
+        videos = [video.name for video in videos_of(path)]
+        return found, behind, {"state": state_of(status, path), "status": status, "videos": videos}
 
     while True:
         found, cursor, now = await run_in_threadpool(look)

@@ -33,8 +33,8 @@ from penstock.envs.lanes import EpisodeRecord, Group, outline
 from penstock.envs.making import Probed, construct, make_group, probe_all
 from penstock.envs.spec import EnvSpec
 from penstock.play.film import make_stage, picture_of
+from penstock.process_state import kept_settings, left_threads, seed_generators
 from penstock.self_play.fixed_opponents import RandomOpponent
-from penstock.surroundings import kept_settings, left_threads, seed_generators
 
 STEPS, SECONDS = 3_000, 8.0  # of each of two plays, whichever ends it first
 LIMIT = 60.0  # seconds of a stage
@@ -48,7 +48,7 @@ _MARKS = re.compile(r"^(?:\x1b\[[0-9;]*m)*WARN: |\x1b\[[0-9;]*m", re.MULTILINE) 
 # numbers, and checks environments with the wrappers of training.
 _SETTLED = ("recommend using a symmetric and normalized space", "infinity. This is probably", "unwrapped version")
 _OPINION = "check_env of gymnasium.utils.env_checker says this: no training needs it unless another line fails"
-_NO_ANSWER = "fix the environment: a training would stop in the same way; a slow environment needs a longer --limit"
+_NO_ANSWER = "fix the environment: a training would stop in the same way; a slow environment needs a longer --timeout"
 
 T = TypeVar("T")
 
@@ -401,7 +401,7 @@ def _rendering(env: EnvSpec) -> Check:
         with closing(make_stage(env, SEED, draws=False)) as stage:
             declared = list((getattr(stage, "metadata", None) or {}).get("render_modes", []))
         if "rgb_array" not in declared:
-            advice = "for films: metadata['render_modes'] with 'rgb_array', and a render() of uint8 [H, W, 3]"
+            advice = "for videos: metadata['render_modes'] with 'rgb_array', and a render() of uint8 [H, W, 3]"
             return Check("rendering", "ok", f"render modes: {', '.join(map(str, declared)) or 'none'}", advice)
         with closing(make_stage(env, SEED)) as stage:
             stage.reset(seed=SEED)
@@ -410,6 +410,6 @@ def _rendering(env: EnvSpec) -> Check:
         causes = [error.__cause__, getattr(error.__cause__, "__cause__", None)]
         is_missing = any(isinstance(each, ImportError | gymnasium.error.DependencyNotInstalled) for each in causes)
         if is_missing or "vector environments" in str(error):
-            return Check("rendering", "ok", f"no films: {error}")
+            return Check("rendering", "ok", f"no videos: {error}")
         return Check("rendering", "fail", str(error), "draw in every declared mode, or leave it out of render_modes")
     return Check("rendering", "ok", f"render modes: {', '.join(declared)}; pictures of {width} x {height}")

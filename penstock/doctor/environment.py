@@ -58,7 +58,7 @@ def check_environment(flags: DoctorFlags) -> list[Check]:
         The flags name no environment, or an illegal time.
     """
     _require_time("seconds", flags.seconds, flags.seconds >= 0, "0 or more")
-    _require_time("limit", flags.limit, flags.limit > 0, "more than 0")
+    _require_time("timeout", flags.timeout, flags.timeout > 0, "more than 0")
     algorithm = load_algorithm(ALGORITHM)
     settings = {"env": flags.env, "env_kwargs": flags.env_kwargs, "vectorize": flags.vectorize}
     config = make_config(algorithm.Config, settings)
@@ -69,13 +69,13 @@ def check_environment(flags: DoctorFlags) -> list[Check]:
         config = replace(config, env=source, env_kwargs=kwargs)
     with launcher.kept():
         launcher.prepare()
-        checks = check_contract(env, flags.limit)
+        checks = check_contract(env, flags.timeout)
         if not flags.seconds:
             return checks
         if any(check.status == "fail" for check in checks):
             return [*checks, Check("speed", "warn", "not measured", "fix the environment first")]
         try:
-            return [*checks, *_speed(env, config, flags.seconds, flags.limit)]
+            return [*checks, *_speed(env, config, flags.seconds, flags.timeout)]
         except EnvironmentFailure as failure:
             return [*checks, Check("speed", "fail", str(failure), "fix the environment: it fails after longer play")]
         except (BenchError, ConfigError, EnvironmentUsageError) as error:

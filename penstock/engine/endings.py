@@ -64,13 +64,13 @@ class TrainResult:
         up to that point.
     mean_return
         Mean return of the last 100 training episodes; None if none has ended.
-    stopped
+    stop_reason
         "target", "steps", "seconds", "callback" (`on_update` returned False) or "interrupted".
     run_dir
         Local directory of the run; None: nothing is written.
     unsent
         Parts of the run that have not yet been sent to its remote ``run_dir``; empty if all have, and for local runs.
-    unsaved
+    save_error
         Reason why the checkpoint at the end could not be written; "" if it was, or if ``run_dir`` is None.
     """
 
@@ -80,11 +80,11 @@ class TrainResult:
     target_return: float | None
     eval_return: float | None
     mean_return: float | None
-    stopped: str
+    stop_reason: str
     run_dir: str | None
     eval_unfinished: int = 0
     unsent: tuple[str, ...] = ()
-    unsaved: str = ""
+    save_error: str = ""
 
 
 class TrainingInterrupted(KeyboardInterrupt):

@@ -161,8 +161,8 @@ class Evaluations:
             self._has_shown_film = True
             steps = evaluated.policies[0].evaluation.steps
             self._chronicle.event(
-                f"warning: no film of the evaluation at step {steps:,}: {evaluated.without_film}; further missing "
-                "films are not reported"
+                f"warning: no video of the evaluation at step {steps:,}: {evaluated.without_film}; further missing "
+                "videos are not reported"
             )
 
     def forget(self) -> None:
@@ -182,7 +182,7 @@ class Evaluations:
         why = f"eval_max_steps={config.eval_max_steps}" if longest >= config.eval_max_steps else "max_seconds"
         target = "" if config.target_return is None else ", and the target does not count as reached"
         return (
-            f"warning: an evaluation was asked for {evaluation.asked} episodes: {evaluation.finished} ended, and "
+            f"warning: an evaluation was asked for {evaluation.requested} episodes: {evaluation.finished} ended, and "
             f"{evaluation.unfinished} were cut short after at most {longest:,} steps ({why}). The mean return of "
             f"{number(evaluation.mean_return)} includes their returns up to that point{target}"
         )

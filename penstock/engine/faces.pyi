@@ -163,9 +163,9 @@ class _Shared(TypedDict, total=False):
     eval_max_steps: int
     """Steps after which an evaluation ends an episode early and plays another; the return up to then counts. Default:
     30000."""
-    eval_films: int
-    """Largest number of evaluation films kept in the run, spread over the training, among them the newest and that of
-    the best weights; 0: no films. A film shows one extra episode (needs the extra "video"). Default: 0."""
+    eval_videos: int
+    """Largest number of evaluation videos kept in the run, spread over the training, among them the newest and that of
+    the best weights; 0: no videos. A video shows one extra episode (needs the extra "video"). Default: 0."""
     checkpoint_interval: int | None
     """Steps between checkpoints; 0: only at the end of training; None: total_steps / 10. Default: None."""
     keep_checkpoints: int
@@ -174,7 +174,7 @@ class _Shared(TypedDict, total=False):
     """Directory of the run; "auto": runs/<env>-<algorithm>-<time>; None: nothing is written. A URL such as
     s3://bucket/name is a directory runs/name whose files are also sent there (needs the extra "s3"); with a slash at
     its end, a directory within it, named as with "auto". Default: "auto"."""
-    send_seconds: float
+    upload_timeout: float
     """Longest wait, in seconds, at the end of training until all files are sent to the URL of run_dir. Default:
     300.0."""
 
@@ -259,8 +259,8 @@ class _Segment(TypedDict, total=False):
     initial_log_std: float | None
     """Logarithm of the initial standard deviation of continuous actions, in units of half their range; None: -0.1 if
     squashed, 0 if clipped. Default: None."""
-    log_std_step: float
-    """Step size of the log standard deviation of "clipped" actions, relative to other parameters. 16 lets it fall
+    log_std_lr_scale: float
+    """Learning rate of the log standard deviation of "clipped" actions, relative to other parameters. 16 lets it fall
     within some ten thousand steps, for actions that must be precise, but too early if rewards are yet to be found.
     Default: 1.0."""
     entropy_coef: float | str | Callable[[float], float]
@@ -589,7 +589,7 @@ class PPOSettings(
     segment_length. Default: 256."""
     value_clip_range: float | None
     """Largest change of a value per batch; None: unlimited. Default: None."""
-    batch_wait: float | None
+    batch_timeout: float | None
     """Longest wait for other lanes, in seconds after a batch's first segment. Late segments join a later batch, with a
     policy lag. None: every batch has all lanes. Default: None."""
 

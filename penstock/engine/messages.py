@@ -369,7 +369,7 @@ class Evaluate:
     policies
         The policies, which play together.
     run
-        Directory of the run, for films; None: nothing is written.
+        Directory of the run, for videos; None: nothing is written.
     is_last
         Whether the run ends with this evaluation.
     """

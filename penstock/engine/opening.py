@@ -17,7 +17,7 @@ from penstock.config.nodes import left_on_nodes
 from penstock.engine.backends import launcher
 from penstock.engine.exploits import open_population
 from penstock.engine.nodes.joining import leave_cluster, on_cluster
-from penstock.engine.policies import Policy, Training, checkpoints_to_go_on_from, open_policies
+from penstock.engine.policies import Policy, Training, checkpoints_to_resume, open_policies
 from penstock.engine.preparation import (
     ResolvedEnvironment,
     check_code,
@@ -37,15 +37,15 @@ from penstock.envs.spec import EnvSpec
 from penstock.envs.statistics import ADVICE, statistics_of
 from penstock.experience.statistics import RunStatistics
 from penstock.imports import UntrustedCodeError
-from penstock.masking import masked
 from penstock.play.policy import specs_from_json
 from penstock.population.schedule import Schedule, schedule_of
 from penstock.population.space import tables_of
+from penstock.process_state import plain_torch
+from penstock.redaction import masked
 from penstock.runs.checkpoint import Checkpoint
 from penstock.runs.remote import is_remote
 from penstock.runs.run_directory import RunDirectory
 from penstock.self_play.settings import with_absolute_paths
-from penstock.surroundings import plain_torch
 from penstock.trust import code_of, is_sealed
 
 
@@ -92,7 +92,7 @@ def reopen_training(
     run = RunDirectory.own(run_dir)
     with code_of(run.info, run_dir, trust_code, changes), ExitStack() as on_failure:
         on_failure.callback(run.release)
-        checkpoints = checkpoints_to_go_on_from(run, report)
+        checkpoints = checkpoints_to_resume(run, report)
         algorithm = load_algorithm(run.algorithm, changes.get("algorithm"))
         if not issubclass(algorithm, kind):
             name = algorithm.name()

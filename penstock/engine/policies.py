@@ -26,6 +26,7 @@ from penstock.nn import PolicyNetwork
 from penstock.play.policy import specs_to_json
 from penstock.population.decisions import Population
 from penstock.population.schedule import Schedule
+from penstock.process_state import plain_torch
 from penstock.runs.checkpoint import (
     Checkpoint,
     DamagedCheckpointError,
@@ -36,7 +37,6 @@ from penstock.runs.checkpoint import (
 from penstock.runs.run_directory import RunDirectory
 from penstock.runs.store import CheckpointStore
 from penstock.self_play.arenas import arena_shapes
-from penstock.surroundings import plain_torch
 from penstock.trust import SEALS, seals_of
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class Policy:
         self.weights.refresh()
         return {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
 
-    def go_on_from_best(self, store: CheckpointStore) -> str:
+    def restore_best(self, store: CheckpointStore) -> str:
         """Restore the best weights of a resumed run; return a warning if they are damaged, else "".
 
         Raises
@@ -256,7 +256,7 @@ def open_policies(
         tuned_before = start.meta.get("tuned", {})
         if kept := {setting: value for setting, value in tuned_before.items() if setting not in changed}:
             policy.tune(kept)
-        if run is not None and (warning := policy.go_on_from_best(run.of_policy(name).checkpoints)):
+        if run is not None and (warning := policy.restore_best(run.of_policy(name).checkpoints)):
             notes.append(warning)
         policies.append(policy)
     return policies, [*_note_of_memory([*algorithms], shapes), *notes, *of_paths]
@@ -269,7 +269,7 @@ def new_model(algorithm: Algorithm) -> PolicyNetwork:
         return algorithm.make_model()
 
 
-def checkpoints_to_go_on_from(run: RunDirectory, report: Callable[[str], None] | None = None) -> list[Checkpoint]:
+def checkpoints_to_resume(run: RunDirectory, report: Callable[[str], None] | None = None) -> list[Checkpoint]:
     """Load the newest intact checkpoints of a run: one of each policy, all of the same steps.
 
     Return an empty list for a run that ended before its first checkpoint, and starts again.

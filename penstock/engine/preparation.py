@@ -27,7 +27,7 @@ from penstock.nn.layers import is_bfloat16, is_faster_in_bfloat16
 from penstock.play.film import require_packages, require_pictures
 from penstock.play.policy import environment_named_by
 from penstock.self_play.settings import require_agents_for
-from penstock.travelling import packed
+from penstock.serialization import packed
 
 _SIDE = 16  # shortest axis that may be a side of an image
 _CROWD = 4  # rollout workers per core above which the user is warned
@@ -134,13 +134,13 @@ def resolve(config: Config) -> ResolvedEnvironment:
     require_agents_for(config, agents)
     config = given = replace(config, num_agents=len(agents)) if agents else config
     if is_one_policy:
-        config = given.settled(encodes_images=encodes_images(given.encoder, seen[0].observation))
+        config = given.resolved(encodes_images=encodes_images(given.encoder, seen[0].observation))
     policies = policy_configs(config, agents)
     teams = tuple(policy.agents for policy in policies) if agents else ()
     env = replace(env, teams=teams, population=1 if agents else len(policies))
     seen = seen or apart(env.name, probe_all, env)
     env = replace(env, mask_is_in_info=seen[0].mask_is_in_info)
-    if config.eval_films:
+    if config.eval_videos:
         require_packages()
         apart(env.name, require_pictures, env.of_one)
     return ResolvedEnvironment(config, env, policies, seen, _note_of_settled(given, config))

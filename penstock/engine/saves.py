@@ -35,7 +35,7 @@ class Saves:
 
     Attributes
     ----------
-    unsaved
+    save_error
         Reason why the last `save_run` wrote no checkpoint; "" if it did, or if nothing is to be written.
     """
 
@@ -51,7 +51,7 @@ class Saves:
         self._saved: dict[int, Exception | None] = {}  # of the last request, by policy
         self._contents_saved = 0  # answers to the last request
         self._failures: Counter[int] = Counter()  # in a row, by policy
-        self.unsaved = ""
+        self.save_error = ""
 
     def schedule(self, meta: Callable[[], Sequence[dict[str, Any]]]) -> None:
         """Request a checkpoint of the run if one is due, without waiting; `meta` describes it, for each policy."""
@@ -71,13 +71,13 @@ class Saves:
         seconds
             Longest wait. Contents are waited for only if it is at least SAVE_SECONDS.
         """
-        self.unsaved = "" if self._chronicle.run_path is None else "the run directory could not be restored"
+        self.save_error = "" if self._chronicle.run_path is None else "the run directory could not be restored"
         if self._chronicle.restore():
             steps, stores = self._progress.steps, self._chronicle.stores
             error = self.save(stores, meta, seconds, steps)
             if error is None and len(stores) > 1 and self._progress.steps > steps and seconds >= SAVE_SECONDS:
                 error = self.save(stores, meta, seconds, self._progress.steps)  # learners have reported steps since
-            self.unsaved = "" if error is None else str(error)
+            self.save_error = "" if error is None else str(error)
             if seconds >= SAVE_SECONDS:
                 self._roles.until(lambda: self._contents_saved >= self._saving_apart, SAVE_CONTENTS_SECONDS)
 

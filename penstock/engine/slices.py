@@ -15,7 +15,7 @@ from penstock.algorithms import load_algorithm
 from penstock.config import make_config
 from penstock.engine.endings import TrainingFailed, TrainingInterrupted
 from penstock.engine.trainer import Trainer
-from penstock.runs.lookup import checkpoint_to_go_on_from
+from penstock.runs.lookup import checkpoint_to_resume
 from penstock.runs.run_directory import RunDirectory
 from penstock.trust import names_only
 
@@ -34,7 +34,7 @@ def train_slice(task: dict[str, Any]) -> int:
     """
     run = Path(task["config"]["run_dir"])
     algorithm = load_algorithm(task["algorithm"])
-    if checkpoint_to_go_on_from(run) is None:
+    if checkpoint_to_resume(run) is None:
         trainer = Trainer(algorithm, make_config(algorithm.Config, task["config"]))
     else:
         trainer = Trainer.resume(run, trust_code=names_only(RunDirectory.open(run).config, task["config"]))
@@ -44,8 +44,8 @@ def train_slice(task: dict[str, Any]) -> int:
             trainer.copy_policy(Path(task["parent"]))
         trainer.set_hyperparameters(task["settings"])
         try:
-            if steps < task["until"] and (unsaved := trainer.train(task["until"] - steps, quiet=True).unsaved):
-                print(f"error: the slice could not be saved: {unsaved}", flush=True)
+            if steps < task["until"] and (problem := trainer.train(task["until"] - steps, quiet=True).save_error):
+                print(f"error: the slice could not be saved: {problem}", flush=True)
                 return FAILED
         except TrainingInterrupted:
             return INTERRUPTED

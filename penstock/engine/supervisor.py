@@ -39,9 +39,9 @@ from penstock.engine.watching.time_spent import processes_by_kind, rows_by_kind
 from penstock.envs.failures import EnvironmentFailure
 from penstock.experience.arena import Control
 from penstock.ipc.ownership import Owned, owner_only
+from penstock.process_state import ProcessState
 from penstock.runs.state import Written
 from penstock.self_play.versions import opponents_of
-from penstock.surroundings import Surroundings
 
 FAREWELL_SECONDS = 3.0  # for the learner to write a checkpoint when the run fails
 
@@ -72,7 +72,7 @@ class Supervisor(Owned):
         self._is_started = False
         config, policies, directory = training.config, training.policies, training.run_directory
         self._arena = arena = policies[0].arena
-        self._surroundings = Surroundings(is_shared=config.backend == "serial")
+        self._surroundings = ProcessState(is_shared=config.backend == "serial")
         self._board = Board(config.num_learners, address_of_home(config)) if config.num_learners > 1 else None
         group = self._board.spec if self._board is not None else None
         specs = role_specs(policies, training.env, arena.shape, group, cores_of_nodes_here(config))
@@ -83,7 +83,7 @@ class Supervisor(Owned):
         if training.sender is not None:
             progress.of_sender = training.sender.status
         self.chronicle = chronicle = Chronicle(
-            progress, hangs, hardware, directory, export, training.sender, config.send_seconds
+            progress, hangs, hardware, directory, export, training.sender, config.upload_timeout
         )
         self._opponents = opponents_of(config, policies, chronicle.lines_log)
         if self._opponents is not None:
@@ -276,8 +276,8 @@ class Supervisor(Owned):
         """Return the state of the run after training, and its reason."""
         if reason == "interrupted":
             return "interrupted", reason
-        if self.saves.unsaved:
-            return "failed", f"not saved: {self.saves.unsaved}"
+        if self.saves.save_error:
+            return "failed", f"not saved: {self.saves.save_error}"
         if reason == "seconds" and not self.progress.steps:
             return "failed", NO_STEP
         return "paused" if reason == "steps" and not self._is_budget_spent(reason) else "done", reason

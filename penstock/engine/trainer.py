@@ -193,16 +193,16 @@ class Trainer(Steering, metaclass=_Hinted):
         if config.max_seconds is not None:
             deadline = time.monotonic() + config.max_seconds - progress.seconds
         with open_view(quiet=quiet) as view, interruption() as interrupted, self._training(interrupted):
-            stopped = self._supervisor.run(Budget(goal, deadline), interrupted, view, on_update)
+            stop_reason = self._supervisor.run(Budget(goal, deadline), interrupted, view, on_update)
             view.close(progress.status())
         status = progress.status()
         result = TrainResult(
-            steps=progress.steps, seconds=progress.seconds, reached_target=stopped == "target",
+            steps=progress.steps, seconds=progress.seconds, reached_target=stop_reason == "target",
             target_return=config.target_return, eval_return=status.eval_return, mean_return=status.mean_return,
-            stopped=stopped, run_dir=self.run_dir, eval_unfinished=status.eval_unfinished,
-            unsent=self._supervisor.chronicle.unsent, unsaved=self._supervisor.saves.unsaved,
+            stop_reason=stop_reason, run_dir=self.run_dir, eval_unfinished=status.eval_unfinished,
+            unsent=self._supervisor.chronicle.unsent, save_error=self._supervisor.saves.save_error,
         )  # fmt: skip
-        if stopped == "interrupted":
+        if stop_reason == "interrupted":
             raise TrainingInterrupted(result)
         return result
 

@@ -15,7 +15,7 @@ from gymnasium.vector import VectorEnv
 
 from penstock.envs.factories import require_settings
 from penstock.envs.failures import UnknownEnvironmentError
-from penstock.masking import masked
+from penstock.redaction import masked
 
 NAMESPACE = "EnvPool/"
 _OLDEST = "1.2.5"  # earlier pools are not Gymnasium vector environments

@@ -25,7 +25,7 @@ from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.envs.spec import EnvSpec, Vectorize
 from penstock.envs.statistics import Moments, RunningStatistics
 from penstock.envs.vector import VectorLanes
-from penstock.surroundings import kept_settings
+from penstock.process_state import kept_settings
 
 
 class Probed(NamedTuple):

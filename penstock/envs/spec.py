@@ -25,7 +25,7 @@ from penstock.envs.refusals import needs
 from penstock.envs.statistics import Moments
 from penstock.extras import extra_with, install_command, package_of_id
 from penstock.imports import NoSuchPlaceError, UntrustedCodeError, is_own, load_module, why_lost
-from penstock.travelling import Parcel, packed
+from penstock.serialization import Parcel, packed
 
 _SHOWN = 8  # names of a module that a message lists
 _MAKERS = ("env", "parallel_env", "raw_env")  # the names of PettingZoo's constructors

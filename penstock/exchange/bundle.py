@@ -1,11 +1,11 @@
-"""The folder of a published run: weights, settings, metrics, a film, an ONNX file and a card, and nothing else.
+"""The folder of a published run: weights, settings, metrics, a video, an ONNX file and a card, and nothing else.
 
 =============================  ======================================================================================
 ``README.md``                  the card: scores, command, commit, seeds (`penstock.exchange.card`)
 ``config.json``                algorithm and settings, as in a run directory
 ``metrics.csv``                metrics over time, in at most `ROWS` rows
 ``policy.onnx``                the best policy for other programs, with ``policy.onnx.json``; or ``policy-NAME.onnx``
-``replay.mp4``                 a film of an episode
+``replay.mp4``                 a video of an episode
 ``checkpoints/<steps>/``       weights at the end of training, without the learner's state
 ``checkpoints/best/``          the best weights, if they differ from the final ones
 ``policies/<name>/``           checkpoints of each policy, if there are several
@@ -28,22 +28,22 @@ from typing import Any
 from penstock.config import saved
 from penstock.exchange import ExchangeError
 from penstock.exchange.card import Card, Score
-from penstock.masking import masked
 from penstock.play.evaluation import Evaluation
 from penstock.play.policy import load_policy
 from penstock.play.scoring import evaluate_run, evaluate_together
+from penstock.redaction import masked
 from penstock.runs.checkpoint import APART, STATE, load_checkpoint, save_checkpoint, verify_checkpoint
 from penstock.runs.files import json_bytes, why_unwritable
-from penstock.runs.films import films_of
 from penstock.runs.lookup import resolve_checkpoint
 from penstock.runs.metrics import METRICS
 from penstock.runs.run_directory import CHECKPOINTS, RunDirectory
 from penstock.runs.series import columns_in
 from penstock.runs.store import BEST
 from penstock.runs.vacancy import CONFIG, safe_name
+from penstock.runs.videos import videos_of
 from penstock.trust import SEALS
 
-README, TABLE, FILM, ONNX = "README.md", "metrics.csv", "replay.mp4", "policy.onnx"
+README, TABLE, VIDEO, ONNX = "README.md", "metrics.csv", "replay.mp4", "policy.onnx"
 ROWS = 1_000
 """Largest number of rows of ``metrics.csv``."""
 
@@ -59,8 +59,8 @@ _LEFT_OUT = (SEALS, "host")
 
 
 def make_bundle(
-    run_dir: str | os.PathLike[str], folder: Path, repo: str, *, episodes: int, seed: int, film: bool, trust_code: bool,
-    settings: Mapping[str, Any],
+    run_dir: str | os.PathLike[str], folder: Path, repo: str, *, episodes: int, seed: int, video: bool,
+    trust_code: bool, settings: Mapping[str, Any],
 ) -> Card:  # fmt: skip
     """Write the files of a run's bundle into an empty folder.
 
@@ -74,8 +74,8 @@ def make_bundle(
         Name of the repository, for the card.
     episodes, seed
         Episodes of the score of each checkpoint, and the seed of their environments; 0 episodes: no score.
-    film
-        Whether to film an episode of the best policy. Otherwise the newest film of the run is copied, if there is one.
+    video
+        Whether to film an episode of the best policy. Otherwise the newest video of the run is copied, if there is one.
     trust_code
         Whether to run code that came with a copied run.
     settings
@@ -94,16 +94,16 @@ def make_bundle(
         for path in set(found.values()):
             _copy_checkpoint(path, inner / CHECKPOINTS / path.name)
     how: dict[str, Any] = {"seed": seed, "trust_code": trust_code, **settings}
-    film_path = folder / FILM
-    scores = _scores(paths, episodes, str(film_path) if film else None, how)
-    if not film and (newest := _newest_film(run)) is not None:
-        shutil.copyfile(newest, film_path)
+    video_path = folder / VIDEO
+    scores = _scores(paths, episodes, str(video_path) if video else None, how)
+    if not video and (newest := _newest_video(run)) is not None:
+        shutil.copyfile(newest, video_path)
     has_metrics = _write_metrics(run.path / METRICS, folder / TABLE)
     exported = {name: _exported(path, name, folder, trust_code) for name, path in paths[BEST].items()}
     document = _public({"algorithm": run.algorithm, "run": run.info, **run.config, "run_dir": "auto"})
     (folder / CONFIG).write_bytes(json_bytes(document))
     card = Card(
-        repo=repo, document=document, scores=tuple(scores), seed=seed, has_film=film_path.exists(),
+        repo=repo, document=document, scores=tuple(scores), seed=seed, has_video=video_path.exists(),
         has_metrics=has_metrics, not_exported={name: reason for name, reason in exported.items() if reason},
     )  # fmt: skip
     (folder / README).write_text(card.text())
@@ -175,8 +175,8 @@ def _played(paths: Mapping[str, Path], how: Mapping[str, Any]) -> dict[str, Eval
     return {name: evaluate_run(path, deterministic=True, **how) for name, path in paths.items()}
 
 
-def _newest_film(run: RunDirectory) -> Path | None:
-    return max(films_of(run.path), key=lambda path: path.stat().st_mtime, default=None)
+def _newest_video(run: RunDirectory) -> Path | None:
+    return max(videos_of(run.path), key=lambda path: path.stat().st_mtime, default=None)
 
 
 def _write_metrics(path: Path, table: Path) -> bool:

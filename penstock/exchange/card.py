@@ -49,8 +49,8 @@ class Card:
         Scores of the best weights, then of the final ones if any policy's final weights differ from its best.
     seed
         Seed of the environments of these scores.
-    has_film, has_metrics
-        Whether there is a film, and a table of metrics.
+    has_video, has_metrics
+        Whether there is a video, and a table of metrics.
     not_exported
         Reasons why policies have no ONNX file, by the policy's name.
     """
@@ -59,7 +59,7 @@ class Card:
     document: Mapping[str, Any]
     scores: tuple[Score, ...]
     seed: int
-    has_film: bool
+    has_video: bool
     has_metrics: bool
     not_exported: Mapping[str, str]
 
@@ -173,8 +173,8 @@ class Card:
             files = {key: what for key, what in files.items() if not key.startswith("`checkpoints")}
         if self.has_metrics:
             files["`metrics.csv`"] = "metrics over time; of many rows, only the lowest and highest of each stretch"
-        if self.has_film:
-            files["`replay.mp4`"] = "a film of an episode"
+        if self.has_video:
+            files["`replay.mp4`"] = "a video of an episode"
         if len(self.not_exported) < max(1, len(self.document["run"].get("policies") or ())):
             files["`*.onnx`"] = "the best policy for other programs, from raw observations to actions; its contract"
         return [("file", "content"), *files.items()]

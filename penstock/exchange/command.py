@@ -42,7 +42,7 @@ class ImportFlags:
 
 @dataclass(frozen=True)
 class PushFlags:
-    """Publish a run on the Hugging Face Hub: weights, ONNX, settings, metrics, film, and a card with scores."""
+    """Publish a run on the Hugging Face Hub: weights, ONNX, settings, metrics, a video, and a card with scores."""
 
     run: tyro.conf.Positional[Annotated[Path, tyro.conf.arg(metavar="RUN")]]
     """Directory of the run."""
@@ -52,8 +52,8 @@ class PushFlags:
     """Episodes that score the best and the final weights each, with deterministic actions; 0: no scores."""
     seed: int = 0
     """Seed of the environments of these episodes."""
-    film: bool = False
-    """Film an episode of the best policy; otherwise the newest film of the run is published, if any."""
+    video: bool = False
+    """Film an episode of the best policy; otherwise the newest video of the run is published, if any."""
     private: bool = False
     """Make a new repository private."""
     replace: bool = False
@@ -95,7 +95,7 @@ def _push(args: list[str]) -> int:
 
     settings = {"env_kwargs": flags.env_kwargs} if flags.env_kwargs else {}
     published = push(
-        flags.run, flags.repo, episodes=flags.episodes, seed=flags.seed, film=flags.film, private=flags.private,
+        flags.run, flags.repo, episodes=flags.episodes, seed=flags.seed, video=flags.video, private=flags.private,
         replace=flags.replace, folder=flags.folder, trust_code=flags.trust_code, **settings,
     )  # fmt: skip
     print("\n".join([*published.notes, f"{len(published.files)} files: {', '.join(published.files)}"]))

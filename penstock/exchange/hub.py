@@ -76,11 +76,11 @@ class Fetched:
 
 
 def push(
-    run: str | os.PathLike[str], repo: str, *, episodes: int = 100, seed: int = 0, film: bool = False,
+    run: str | os.PathLike[str], repo: str, *, episodes: int = 100, seed: int = 0, video: bool = False,
     private: bool = False, replace: bool = False, folder: str | os.PathLike[str] | None = None,
     trust_code: bool = False, **settings: Any,
 ) -> Published:  # fmt: skip
-    """Publish a run in a repository of the Hub: weights, ONNX, settings, metrics, film, and a card with scores.
+    """Publish a run in a repository of the Hub: weights, ONNX, settings, metrics, a video, and a card with scores.
 
     The best and the final weights play `episodes` each, with deterministic actions. Secrets, seals, host names, folders
     of the user, states of optimisers and replay buffers are not published. The token is that of ``hf auth login``, or
@@ -96,8 +96,8 @@ def push(
         Episodes of each score; 0: none are played, and the card has no score.
     seed
         Seed of the environments of these episodes.
-    film
-        Film an episode of the best policy (extra "video"); otherwise the newest film of the run is published, if any.
+    video
+        Film an episode of the best policy (extra "video"); otherwise the newest video of the run is published, if any.
     private
         Whether a new repository is private.
     replace
@@ -128,7 +128,7 @@ def push(
     with tempfile.TemporaryDirectory() as temporary:
         card = make_bundle(
             run, Path(temporary), repo,
-            episodes=episodes, seed=seed, film=film, trust_code=trust_code, settings=settings,
+            episodes=episodes, seed=seed, video=video, trust_code=trust_code, settings=settings,
         )  # fmt: skip
         files = tuple(sorted(path.relative_to(temporary).as_posix() for path in _files_in(Path(temporary))))
         notes = tuple(f"no ONNX file{f' of {name}' if name else ''}: {why}" for name, why in card.not_exported.items())

@@ -39,8 +39,8 @@ from penstock.exchange.sb3_files import Normalization, SavedModel, read_model, r
 from penstock.exchange.sb3_weights import CLIP, Inputs, Layer, Network, fill, normalize
 from penstock.nn.observations import unmasked
 from penstock.play.policy import specs_to_json
+from penstock.process_state import ProcessState, plain_torch
 from penstock.runs.run_directory import RunDirectory
-from penstock.surroundings import Surroundings, plain_torch
 from penstock.trust import SEALS, seals_of
 
 _FAMILIES = {"common": "actor-critic", "dqn": "dqn", "sac": "sac", "td3": "td3"}
@@ -161,7 +161,7 @@ def _imported(
     env_name, specs = Path(path).stem, environment_specs(observed, acted)
     if env is not None:
         spec = EnvSpec.resolve(env, whole_arguments(env_kwargs))
-        with Surroundings().inside():
+        with ProcessState().inside():
             found = probe(spec)
         env_name = spec.name
         _require_same(specs, (found.observation, found.action), env_name)

@@ -62,7 +62,7 @@ class HindsightWriter(TransitionWriter):
             self._infos[lane].append(dict(lanes.infos[lane]))
         for lane in (lanes.terminated | lanes.truncated).nonzero()[0].tolist():
             self._relabel(lane)
-        self._relabelled.go_on(len(valid))
+        self._relabelled.send_due(len(valid))
 
     def _relabel(self, lane: int) -> None:
         """Write the episode that has just ended in a lane, with goals that it achieved."""

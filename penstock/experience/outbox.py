@@ -105,7 +105,7 @@ class OutboxRows(RowWriter):
         held = self._waiting
         self._waiting = {name: np.concatenate([held[name], rows[name]]) for name in rows} if held else rows
 
-    def go_on(self, num_steps: int) -> None:
+    def send_due(self, num_steps: int) -> None:
         """Send as many rows as `num_steps` steps of lanes allow, in whole calls."""
         for _ in range(0, num_steps * (self._rows_per_step + 1), self._lanes):
             if count := min(self._lanes, self.num_waiting):
@@ -216,7 +216,7 @@ class NodeReplay(Replay):
         nothing: Any = None
         return cls(
             nothing, nothing, replay.batch_size, replay.updates_per_step, reward_scale=replay.reward_scale,
-            reward_clip=replay.reward_clip, first_priorities=replay.first_priorities,
+            reward_clip=replay.reward_clip, initial_priorities=replay.initial_priorities,
             return_discount=replay.return_discount,
         )  # fmt: skip
 

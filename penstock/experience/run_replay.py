@@ -17,7 +17,7 @@ from penstock.experience.arena import Control, ExperienceArena
 from penstock.ipc import gather
 from penstock.replay import Field, RateLimiter, ReplayBuffer
 
-FirstPriorities = Callable[..., np.ndarray]
+InitialPriorities = Callable[..., np.ndarray]
 """Function that returns priorities of new rows, ``[N]``, not finite where unknown. It imports no torch. Arguments are
 reward, discount, value and next_value of transitions, each float32 ``[N]``; or reward, discount, value, max_value and
 valid of sequences, each ``[N, T + 1]``."""
@@ -36,7 +36,7 @@ class Replay:
     Attributes
     ----------
     buffer
-        Transitions (obs, action, reward, next_obs, discount, and with `first_priorities` value and next_value), or
+        Transitions (obs, action, reward, next_obs, discount, and with `initial_priorities` value and next_value), or
         sequences (see `sequence_fields`).
     limiter
         Rate limiter, in samples per step: it counts the steps of all rollout workers and the samples of the learner.
@@ -52,7 +52,7 @@ class Replay:
         Batches learned from by then, since the limiter began to count.
     reward_scale, reward_clip
         Stored rewards are ``clip(reward * scale, -clip, clip)``.
-    first_priorities
+    initial_priorities
         Function that returns the priorities of new rows; None: they begin with the largest so far.
     return_discount
         Discount of the running returns that are stored beside rewards; None: none are stored.
@@ -68,7 +68,7 @@ class Replay:
     batches_before: int = 0
     reward_scale: float = 1.0
     reward_clip: float | None = None
-    first_priorities: FirstPriorities | None = None
+    initial_priorities: InitialPriorities | None = None
     return_discount: float | None = None
 
     @property
@@ -162,7 +162,7 @@ class RowWriter:
         self._writer.add(**rows)
         self._writer.end_episode()
 
-    def go_on(self, num_steps: int) -> None:
+    def send_due(self, num_steps: int) -> None:
         """Do nothing: no row waits for the lanes' steps."""
 
 
@@ -288,7 +288,7 @@ class TransitionWriter(StepWriter):
     """Writes transitions; parameters are those of `StepWriter`, without the columns."""
 
     def __init__(self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, replay: Replay) -> None:
-        values = () if replay.first_priorities is None else ("value",)
+        values = () if replay.initial_priorities is None else ("value",)
         super().__init__(arena, worker, lanes, first_lane, replay, "obs", "action", *values)
         self._step["next_obs"] = np.zeros_like(self._step["obs"])
         if replay.return_discount is not None:
@@ -309,7 +309,7 @@ class TransitionWriter(StepWriter):
         if lanes.finals.size:
             lanes.write_finals(step["next_obs"], lanes.finals)
         signals = {"terminated": lanes.terminated, "truncated": lanes.truncated, "mask": lanes.valid}
-        if replay.first_priorities is not None:
+        if replay.initial_priorities is not None:
             self._held = {name: array.copy() for name, array in signals.items()} | {"finals": lanes.finals.copy()}
         else:
             self._writer.add(**step, **signals)
@@ -344,12 +344,12 @@ class TransitionWriter(StepWriter):
 
 def give_priorities(replay: Replay, written: np.ndarray) -> None:
     """Set the first priorities of new rows (ids, int64 ``[N]``), transitions or sequences, where they are known."""
-    buffer, first_priorities = replay.buffer, replay.first_priorities
-    if first_priorities is None or not len(written):
+    buffer, initial_priorities = replay.buffer, replay.initial_priorities
+    if initial_priorities is None or not len(written):
         return
     arguments = OF_SEQUENCES if "valid" in buffer.fields else OF_TRANSITIONS
     with suppress(KeyError):  # overwritten already
         rows = buffer.get(written, fields=tuple(name for name in arguments if name in buffer.fields))
-        priorities = first_priorities(*(rows[name] for name in arguments))
+        priorities = initial_priorities(*(rows[name] for name in arguments))
         known = np.isfinite(priorities)
         buffer.update_priorities(rows["ids"][known], priorities[known])

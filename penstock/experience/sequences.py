@@ -70,7 +70,7 @@ class SequenceWriter(StepWriter):
         self, arena: ExperienceArena, worker: int, lanes: Lanes, first_lane: int, replay: Replay, burn_in: int,
         gamma: float,
     ) -> None:  # fmt: skip
-        self._has_values = replay.first_priorities is not None
+        self._has_values = replay.initial_priorities is not None
         values = ("value", "max_value") if self._has_values else ()
         super().__init__(arena, worker, lanes, first_lane, replay, "obs", "action", "first", "memory", *values)
         self._burn_in = burn_in

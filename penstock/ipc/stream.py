@@ -151,7 +151,7 @@ class BlockCounter:
         Number of the last block accepted.
     stale
         Blocks of another run or incarnation.
-    doubled
+    duplicates
         Blocks that had been accepted already.
     missing
         Numbers that were left out.
@@ -161,7 +161,7 @@ class BlockCounter:
     incarnation: int
     last: int = 0
     stale: int = 0
-    doubled: int = 0
+    duplicates: int = 0
     missing: int = 0
 
     def accepts(self, frame: Frame) -> bool:
@@ -170,7 +170,7 @@ class BlockCounter:
             self.stale += 1
             return False
         if frame.number <= self.last:
-            self.doubled += 1
+            self.duplicates += 1
             return False
         self.missing += frame.number - self.last - 1
         self.last = frame.number

@@ -23,7 +23,7 @@ from penstock.nn.memory import MemoryCore
 from penstock.nn.model import ActorCritic, NetworkConfig
 from penstock.nn.modes import buffer_in, evaluating, foreign_buffers, put_buffer, training_mode
 from penstock.nn.noisy import NoisyLinear
-from penstock.nn.norms import follow
+from penstock.nn.norms import update_moments
 from penstock.nn.observations import RunningMoments
 from penstock.nn.policy_network import Choice, PolicyNetwork
 from penstock.nn.q_network import EpsilonGreedy, NoisyGreedy, QNetwork
@@ -70,7 +70,6 @@ __all__ = [
     "distribution_of",
     "evaluating",
     "flatten_",
-    "follow",
     "foreign_buffers",
     "joined",
     "joined_if_adjacent",
@@ -87,4 +86,5 @@ __all__ = [
     "stretch_of",
     "training_mode",
     "uniform_action",
+    "update_moments",
 ]

@@ -70,10 +70,10 @@ class BatchRenorm(BatchNorm):
         return normalized(x, scale, shift, EPSILON)[0]
 
     @torch.no_grad()
-    def follow(self, lost: Tensor | None = None) -> None:
+    def update_moments(self, nonfinite: Tensor | None = None) -> None:
         """Update the running moments with those of the last batch, after an update, and count it. See `BatchNorm`."""
-        super().follow(lost)
-        self.batches.add_(1 if lost is None else (lost == 0.0).long())
+        super().update_moments(nonfinite)
+        self.batches.add_(1 if nonfinite is None else (nonfinite == 0.0).long())
 
 
 class NormalizedMLP(nn.Module):

@@ -149,7 +149,7 @@ class MLP(nn.Sequential):
             parameters = [each for layer in linear for each in (layer.weight, layer.bias)]
             found = fused_layers(
                 features.reshape(-1, self.sizes[0]), cast("list[Tensor]", parameters), self.sizes,
-                num_outputs=num_outputs, is_turned=True, activation=self.activation,
+                num_outputs=num_outputs, is_transposed=True, activation=self.activation,
             )  # fmt: skip
             return found.view(*features.shape[:-1], num_outputs or self.sizes[-1])
         for layer in layers:
@@ -204,7 +204,7 @@ def fits(x: Tensor) -> bool:
 
 def fused_layers(
     x: Tensor, parameters: Sequence[Tensor], sizes: tuple[int, ...], *, num_networks: int = 1, count: int = 1,
-    num_outputs: int = 0, is_turned: bool = False, activation: str = "relu",
+    num_outputs: int = 0, is_transposed: bool = False, activation: str = "relu",
 ) -> Tensor:  # fmt: skip
     """Run an input that `fits` through the layers of several networks of the same sizes.
 
@@ -223,7 +223,7 @@ def fused_layers(
         Number ``C`` of networks, and number of networks to run, from the first.
     num_outputs : int
         Width ``M`` of the head; 0: no head.
-    is_turned : bool
+    is_transposed : bool
         Whether weights are stored as ``[C, outputs, inputs]``.
     activation : str
         One of `FUSED_ACTIVATIONS`.
@@ -234,7 +234,7 @@ def fused_layers(
         float32 ``[count, N, M]``; with a single output ``[count, N]``; without a head the last hidden layer's output.
     """
     shape = (count, len(x)) if num_outputs == 1 else (count, len(x), num_outputs or sizes[-1])
-    native, x = _native(num_networks, sizes, num_outputs, is_turned, activation == "tanh"), x.contiguous()
+    native, x = _native(num_networks, sizes, num_outputs, is_transposed, activation == "tanh"), x.contiguous()
     in_bf16 = in_bfloat16()
     if torch.is_grad_enabled() and (x.requires_grad or any(each.requires_grad for each in parameters)):
         answer: Tensor = _Pass.apply(native, shape, in_bf16, x, *parameters)
@@ -243,8 +243,8 @@ def fused_layers(
 
 
 @functools.lru_cache(maxsize=256)
-def _native(num_networks: int, sizes: tuple[int, ...], num_outputs: int, is_turned: bool, is_tangent: bool) -> Layers:
-    return Layers(num_networks, list(sizes), num_outputs, is_turned, is_tangent)
+def _native(num_networks: int, sizes: tuple[int, ...], outputs: int, is_transposed: bool, is_tangent: bool) -> Layers:
+    return Layers(num_networks, list(sizes), outputs, is_transposed, is_tangent)
 
 
 def _forward(

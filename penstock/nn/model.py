@@ -75,8 +75,8 @@ class NetworkConfig:
     initial_log_std
         Logarithm of the initial standard deviation of numbers, in units of half their range, before any tanh. ``None``:
         -0.1 if squashed, 0 if clipped.
-    log_std_step
-        Step size of the log standard deviation of clipped numbers, relative to other parameters.
+    log_std_lr_scale
+        Learning rate of the log standard deviation of clipped numbers, relative to other parameters.
     resnet
         Shape of "impala_resnet" in a :class:`penstock.nn.QNetwork`.
 
@@ -99,7 +99,7 @@ class NetworkConfig:
     layer_norm: bool = False
     continuous_actions: ContinuousActions = "clipped"
     initial_log_std: float | None = None
-    log_std_step: float = 1.0
+    log_std_lr_scale: float = 1.0
     resnet: ResNetShape = PUBLISHED_RESNET
 
     def __post_init__(self) -> None:
@@ -122,8 +122,8 @@ class NetworkConfig:
         low, high = LOG_STD_RANGE
         if self.initial_log_std is not None and not low <= self.initial_log_std <= high:
             raise ValueError(f"initial_log_std={self.initial_log_std} is not legal: it must lie in [{low}, {high}]")
-        if not 0.0 < self.log_std_step < math.inf:
-            raise ValueError(f"log_std_step={self.log_std_step} is not legal: it must be more than 0, and finite")
+        if not 0.0 < self.log_std_lr_scale < math.inf:
+            raise ValueError(f"log_std_lr_scale={self.log_std_lr_scale} must be more than 0, and finite")
 
 
 class Observed(NamedTuple):
@@ -170,8 +170,8 @@ class ActorCritic(PolicyNetwork, NormalizedReturns):
     num_squashed : int
         Numbers of an action that are squashed: all or none.
     spread : nn.Parameter or None
-        Logarithms of the standard deviations of clipped numbers, divided by ``log_std_step``: float32 ``[d]``. Saved as
-        ``log_std``, undivided.
+        Logarithms of the standard deviations of clipped numbers, divided by ``log_std_lr_scale``: float32 ``[d]``.
+        Saved as ``log_std``, undivided.
     """
 
     def __init__(self, observation: ObservationSpec, action: ActionSpec, config: NetworkConfig) -> None:
@@ -203,14 +203,14 @@ class ActorCritic(PolicyNetwork, NormalizedReturns):
         self.policy_head = orthogonal(nn.Linear(num_features, num_outputs), POLICY_GAIN)
         self.value_head = orthogonal(nn.Linear(num_features, 1), VALUE_GAIN)
         self.spread: nn.Parameter | None = None
-        self._log_std_step = config.log_std_step
+        self._log_std_lr_scale = config.log_std_lr_scale
         self.num_squashed = num_numbers if squashes else 0
         if squashes:
             with torch.no_grad():
                 self.policy_head.bias[-num_numbers:] = _output_of_squashed_log_std(config.initial_log_std)
         elif num_numbers:
             log_std = torch.full((num_numbers,), config.initial_log_std or 0.0)
-            self.spread = nn.Parameter(log_std / self._log_std_step)
+            self.spread = nn.Parameter(log_std / self._log_std_lr_scale)
         self.return_moments = RunningMoments((), RETURN_PRIOR_ROWS) if config.normalize_returns else None
 
     def act(self, observation: Tensor, first: Tensor, state: Tensor) -> tuple[Distribution, Tensor]:
@@ -332,25 +332,25 @@ class ActorCritic(PolicyNetwork, NormalizedReturns):
         """Logarithms of the standard deviations of clipped numbers, float32 ``[d]``; None without such numbers.
 
         The parameter gets the logarithm's gradient: gradient norms and optimiser moments are the logarithm's, and each
-        step of the logarithm is ``log_std_step`` times as long.
+        step of the logarithm is ``log_std_lr_scale`` times as long.
         """
-        spread, step = self.spread, self._log_std_step
+        spread, step = self.spread, self._log_std_lr_scale
         return spread if spread is None or step == 1.0 else spread + (step - 1.0) * spread.detach()
 
     @torch.no_grad()
     def set_log_std(self, log_std: Tensor) -> None:
         """Set the logarithms of the standard deviations of clipped numbers, float ``[d]``."""
         assert self.spread is not None
-        self.spread.copy_(log_std / self._log_std_step)
+        self.spread.copy_(log_std / self._log_std_lr_scale)
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
         if self.spread is not None:
-            destination[f"{prefix}log_std"] = self._log_std_step * destination.pop(f"{prefix}spread")
+            destination[f"{prefix}log_std"] = self._log_std_lr_scale * destination.pop(f"{prefix}spread")
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
         if f"{prefix}log_std" in state_dict:
-            state_dict[f"{prefix}spread"] = state_dict.pop(f"{prefix}log_std") / self._log_std_step
+            state_dict[f"{prefix}spread"] = state_dict.pop(f"{prefix}log_std") / self._log_std_lr_scale
         super()._load_from_state_dict(state_dict, prefix, *others)
 
     @property

@@ -74,8 +74,8 @@ class Norm(nn.Module):
 class BatchNorm(Norm):
     """Normalises each feature by a batch's moments, and outside updates by running ones (arXiv:1502.03167).
 
-    Running moments are buffers, part of the weights: acting roles normalise as the learner's policy does. Only `follow`
-    updates them, so that a failed update leaves them unchanged.
+    Running moments are buffers, part of the weights: acting roles normalise as the learner's policy does. They change
+    in `update_moments` alone, so that a failed update leaves them unchanged.
 
     Parameters
     ----------
@@ -115,18 +115,18 @@ class BatchNorm(Norm):
         return y
 
     @torch.no_grad()
-    def follow(self, lost: Tensor | None = None) -> None:
+    def update_moments(self, nonfinite: Tensor | None = None) -> None:
         """Update the running moments with those of the last batch, after an update.
 
         Parameters
         ----------
-        lost
+        nonfinite
             float32 ``[]``; 1: the moments stay unchanged. None: they are updated.
         """
         assert self.seen is not None
         mean, var = self.seen
-        if lost is not None:
-            mean, var = torch.where(lost > 0.0, self.mean, mean), torch.where(lost > 0.0, self.var, var)
+        if nonfinite is not None:
+            mean, var = torch.where(nonfinite > 0.0, self.mean, mean), torch.where(nonfinite > 0.0, self.var, var)
         self.mean.lerp_(mean, 1.0 - MOMENTUM)
         self.var.lerp_(var, 1.0 - MOMENTUM)
 
@@ -155,8 +155,8 @@ NORMS: dict[str, type[BatchNorm | LayerNorm | RMSNorm]] = {"batch": BatchNorm, "
 """Normalisations by the names of settings."""
 
 
-def follow(network: nn.Module, lost: Tensor | None = None) -> None:
-    """Update all running moments of a network with those of the last batch. See :meth:`BatchNorm.follow`."""
+def update_moments(network: nn.Module, nonfinite: Tensor | None = None) -> None:
+    """Update all running moments of a network with those of the last batch. See :meth:`BatchNorm.update_moments`."""
     for module in network.modules():
         if isinstance(module, BatchNorm):
-            module.follow(lost)
+            module.update_moments(nonfinite)

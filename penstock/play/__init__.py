@@ -1,1 +1,1 @@
-"""Policies without a trainer: acting, evaluation and films. Independent of the engine."""
+"""Policies without a trainer: acting, evaluation and videos. Independent of the engine."""

@@ -31,7 +31,7 @@ class Match:
         have none. Empty if policies have different roles, so that returns decide no winner.
     unfinished
         Number of `returns` given up.
-    successes, asked
+    successes, requested
         As in `Evaluation`.
     """
 
@@ -42,7 +42,7 @@ class Match:
     outcomes: tuple[int, ...]
     unfinished: int = 0
     successes: tuple[float | None, ...] = ()
-    asked: int = 0
+    requested: int = 0
 
     @property
     def wins(self) -> int:
@@ -84,7 +84,7 @@ class Evaluation:
         Number of episodes given up before they ended, the last ones of `returns`: after ``eval_max_steps`` steps, or at
         the time limit. They count in the mean, so that a policy that never dies is not scored only by its deaths, nor
         one that gets stuck only by its successes.
-    asked
+    requested
         Number of whole episodes requested; 0 if unknown. Fewer end if time runs out or as many were given up.
     matches
         Games against each opponent, if any; `returns` are then those against the first one.
@@ -97,7 +97,7 @@ class Evaluation:
     version: int = 0
     successes: tuple[float | None, ...] = ()
     matches: tuple[Match, ...] = ()
-    asked: int = 0
+    requested: int = 0
 
     @property
     def episodes(self) -> int:
@@ -166,7 +166,7 @@ def _episodes_of(parts: Sequence[Match | Evaluation]) -> dict[str, Any]:
                     for value in getattr(part, name)[its])
         for name in ("returns", "lengths", "successes")
     }  # fmt: skip
-    return found | {name: sum(getattr(part, name) for part in parts) for name in ("unfinished", "asked")}
+    return found | {name: sum(getattr(part, name) for part in parts) for name in ("unfinished", "requested")}
 
 
 def by_opponent(matches: Iterable[Match]) -> dict[str, list[Match]]:

@@ -1,4 +1,4 @@
-"""Films of a policy playing one episode, or one game with all its agents."""
+"""Videos of a policy playing one episode, or one game with all its agents."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from penstock.envs.masks import MASK, forbids_all
 from penstock.envs.spec import EnvSpec
 from penstock.envs.statistics import RunningStatistics
 from penstock.play.policy import Policy
+from penstock.process_state import ProcessState, seed_generators
 from penstock.runs.files import why_no_new_file
-from penstock.surroundings import Surroundings, seed_generators
 
 MAX_STEPS = 10_000
 FILMED_LANE = 4_000_000  # outside the lanes of training, evaluation, scoring and probing
 CONTAINERS = (".mp4", ".mkv", ".mov", ".gif")
-ENLARGEMENT = 4  # ALE observations are small: a film shows each pixel as a square of this width
+ENLARGEMENT = 4  # ALE observations are small: a video shows each pixel as a square of this width
 ALE_FRAMES_PER_SECOND = 60
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR")
 QUICK_FRAMES_PER_SECOND = 30
@@ -42,7 +42,7 @@ def film(
 ) -> None:  # fmt: skip
     """Play one episode or game, of at most MAX_STEPS steps, and film it as H.264 video or as GIF.
 
-    The film of an ALE game shows the policy's view: the newest frame of each observation.
+    The video of an ALE game shows the policy's view: the newest frame of each observation.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def film(
     teammates
         Policies of the agents, by agent; None: the policy plays all of them.
     goes_on
-        Function called before every picture but the first; the film ends when it returns False.
+        Function called before every picture but the first; the video ends when it returns False.
     is_quick
         Whether to spare the machine: at most `QUICK_FRAMES_PER_SECOND`, with fast encoding in one thread.
 
@@ -68,10 +68,10 @@ def film(
     ConfigError
         The extra "video" is not installed, the environment draws no pictures, or `path` exists or is not a legal file.
     """
-    require_writable("video", path, "a film", CONTAINERS)
+    require_writable("video", path, "a video", CONTAINERS)
     require_packages()
     path = os.path.abspath(path)  # the environment may change the working directory
-    with Surroundings().inside():
+    with ProcessState().inside():
         seed_generators(seed % 2**32)
         with closing(make_stage(env, seed)) as stage:
             game = game_of(stage)
@@ -102,7 +102,7 @@ def require_packages() -> None:
         import av  # noqa: F401
         import imageio.v3  # noqa: F401
     except ImportError:
-        raise ConfigError("a film needs the packages imageio and av: pip install 'penstock[video]'") from None
+        raise ConfigError("a video needs the packages imageio and av: pip install 'penstock[video]'") from None
 
 
 def require_pictures(env: EnvSpec) -> None:
@@ -116,7 +116,7 @@ def require_pictures(env: EnvSpec) -> None:
 
 
 def _write(path: str, pictures: Iterator[np.ndarray], pace: float, *, is_quick: bool) -> None:
-    """Write pictures as a film, at `pace` pictures per second."""
+    """Write pictures as a video, at `pace` pictures per second."""
     import av
 
     if path.endswith(".gif"):
@@ -231,7 +231,7 @@ def require_writable(flag: str, path: str, what: str, endings: Sequence[str]) ->
     flag, path
         Flag that names the file, and the file.
     what
-        Kind of file, "a film" or "a plot".
+        Kind of file, "a video" or "a plot".
     endings
         Legal suffixes.
 
@@ -327,6 +327,6 @@ def _metadata(stage: gymnasium.Env) -> dict[str, Any]:
 
 def _cannot_draw(name: str, problem: str) -> ConfigError:
     return ConfigError(
-        f"{name} cannot be filmed: {problem}. A film needs an environment that accepts render_mode='rgb_array' "
+        f"{name} cannot be filmed: {problem}. A video needs an environment that accepts render_mode='rgb_array' "
         "and draws, and the packages that it draws with"
     )

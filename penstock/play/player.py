@@ -206,7 +206,7 @@ class Part:
         lanes.take_episodes()
 
     @property
-    def asked(self) -> int:
+    def requested(self) -> int:
         """Number of whole episodes requested, over all lanes."""
         return self._quota * self._lanes.num_lanes
 
@@ -218,7 +218,7 @@ class Part:
     @property
     def falls_short(self) -> bool:
         """Whether a lane is below its quota and may play more: fewer episodes were given up than requested."""
-        return len(self.given_up) < self.asked and any(len(played) < self._quota for played in self.played)
+        return len(self.given_up) < self.requested and any(len(played) < self._quota for played in self.played)
 
     def act(self) -> np.ndarray:
         """Choose actions; the memory of waiting lanes stays unchanged."""
@@ -256,7 +256,7 @@ class Part:
         counted = [*whole, *given_up] or [self._lanes.running_episode(0)]
         _, returns, lengths, successes = zip(*counted, strict=True)
         unfinished = len(counted) - len(whole)
-        return Evaluation(returns, lengths, unfinished=unfinished, asked=self.asked, successes=successes)
+        return Evaluation(returns, lengths, unfinished=unfinished, requested=self.requested, successes=successes)
 
     def games(self) -> list[list[bool]]:
         """Return, for each game and each completed round of all its agents, whether one of them took part."""
@@ -283,7 +283,7 @@ class Part:
         )
         found = self.evaluation()
         return Match(
-            opponent, seat, found.returns, found.lengths, known, found.unfinished, found.successes, found.asked
+            opponent, seat, found.returns, found.lengths, known, found.unfinished, found.successes, found.requested
         )
 
     def _in_games_of(self, lanes: np.ndarray) -> np.ndarray:

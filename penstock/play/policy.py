@@ -24,10 +24,10 @@ from penstock.envs.spec import EnvSpec
 from penstock.envs.statistics import RunningStatistics, statistics_of
 from penstock.nn import PolicyNetwork
 from penstock.nn.layers import Allowance
+from penstock.process_state import plain_torch
 from penstock.runs.checkpoint import META, CheckpointError, load_checkpoint, require_matching
 from penstock.runs.documents import DocumentError, require_shape
 from penstock.runs.lookup import resolve_checkpoint
-from penstock.surroundings import plain_torch
 from penstock.trust import code_of
 
 Env = TypeVar("Env")

@@ -24,10 +24,10 @@ from penstock.play.film import CONTAINERS, film, require_writable
 from penstock.play.player import Part, PlaySession, ignored_episode, lanes_for
 from penstock.play.policy import Policy, Wrappers, environment_of, load_policy
 from penstock.play.recording import EpisodeRecorder
+from penstock.process_state import ProcessState, seed_generators
 from penstock.self_play.fixed_opponents import Load, RandomOpponent
 from penstock.self_play.matches import player_of
 from penstock.self_play.settings import with_absolute_paths
-from penstock.surroundings import Surroundings, seed_generators
 
 Opponents = Sequence[str | Callable[..., Any]]
 """Fixed opponents, as in ``eval_against``."""
@@ -54,7 +54,7 @@ def evaluate_models(
     require(max_steps > 0, "max_steps", max_steps, "more than 0")
     require(seed >= 0, "seed", seed, "0 or more")
     opponents = with_absolute_paths(opponents)
-    with Surroundings().inside():
+    with ProcessState().inside():
         seed_generators(lane_seed(seed, SCORING_LANES, 0))
         player = player_of(
             models, env, opponents, games=range(lanes_for(episodes)), deterministic=deterministic, seed=seed, best=best,
@@ -94,11 +94,11 @@ def evaluate_together(
         As for `evaluate_run`.
     """
     if video is not None:
-        require_writable("video", video, "a film", CONTAINERS)
+        require_writable("video", video, "a video", CONTAINERS)
     policies = {name: load_policy(path, **settings) for name, path in paths.items()}
     first = next(iter(policies.values()))
     config, env = first.algorithm.config, environment_of(first, on, wrappers)
-    with Surroundings().inside():
+    with ProcessState().inside():
         agents = agents_of(env)
     with first.code():
         teams = tuple(agents_by_policy(config, agents).values()) if agents else ()
@@ -135,7 +135,7 @@ def evaluate_run(
     deterministic
         Whether to take the most probable actions instead of samples.
     video
-        New file for a film of one more episode (needs the extra "video").
+        New file for a video of one more episode (needs the extra "video").
     record
         New directory for a Minari dataset of the episodes (needs the extra "minari"); see
         `penstock.play.recording.EpisodeRecorder`.
@@ -155,10 +155,10 @@ def evaluate_run(
     UnsupportedSpaceError
         The environment's spaces differ from those of the training.
     ConfigError
-        The dataset or the film exists or cannot be written.
+        The dataset or the video exists or cannot be written.
     """
     if video is not None:
-        require_writable("video", video, "a film", CONTAINERS)
+        require_writable("video", video, "a video", CONTAINERS)
     policy = load_policy(path, **settings)
     config = policy.algorithm.config
     env = environment_of(policy, on, wrappers)
@@ -186,7 +186,7 @@ def evaluate_run(
 
 def _random_return(policy: Policy, env: EnvSpec, episodes: int, seed: int, max_steps: float) -> float:
     """Return the mean return of uniform legal actions, over the same number of episodes and the same seeds."""
-    with Surroundings().inside():
+    with ProcessState().inside():
         seed_generators(lane_seed(seed, SCORING_LANES, 0))
         group = make_group(env, lanes_for(episodes), seed=seed, first_lane=SCORING_LANES, worker_index=OUTSIDE)
         with closing(group):

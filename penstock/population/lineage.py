@@ -57,7 +57,7 @@ class Lineage:
         origin = {"parent": self._names[parent], "version": copied.version, "parent_steps": copied.steps}
         self._append("copy", member, steps, time=_now(), **origin, after=dict(settings))
 
-    def go_on(self, count: int) -> dict[str, dict[str, float]]:
+    def truncate(self, count: int) -> dict[str, dict[str, float]]:
         """Keep the first `count` lines: later events are undone by the resume.
 
         Returns

@@ -503,7 +503,7 @@ class ReplayBuffer:
         """
         extras = {
             "reverse": self._reverse.next if self._reverse else None,
-            "rate_limiter": self.rate_limiter.saved() if self.rate_limiter else None,
+            "rate_limiter": self.rate_limiter.snapshot() if self.rate_limiter else None,
         }
         save_buffer(self._core, self._description, Path(path), extras, report)
 
@@ -529,7 +529,7 @@ class ReplayBuffer:
         if not isinstance(counts, dict | None):
             raise ValueError(f"extras.rate_limiter is {counts!r:.80}")
         if self.rate_limiter is not None:
-            self.rate_limiter.go_on_from(counts or {})
+            self.rate_limiter.restore_or_reset(counts or {})
         if self._reverse is not None and reverse is not None:
             self._reverse.next = reverse
 

@@ -181,22 +181,22 @@ class RateLimiter:
         """
         self.native.set_counters(state["inserts"], state["samples"])
 
-    def saved(self) -> dict[str, float]:
-        """Return settings and counters as JSON values, for `go_on_from`."""
+    def snapshot(self) -> dict[str, float]:
+        """Return settings and counters as JSON values, for `restore_or_reset`."""
         return {**self._settings(), **self.state()}
 
-    def go_on_from(self, saved: Mapping[str, Any]) -> None:
-        """Restore the counters in `saved` if its settings equal this limiter's; otherwise reset them.
+    def restore_or_reset(self, snapshot: Mapping[str, Any]) -> None:
+        """Restore the counters of a `snapshot` if its settings equal this limiter's; otherwise reset them.
 
         Raises
         ------
         ValueError
             The values are not counters, or exceed the tolerance.
         """
-        if not self._settings().items() <= saved.items():
+        if not self._settings().items() <= snapshot.items():
             self.reset()
             return
-        counters: dict[str, Any] = {name: saved.get(name) for name in self.state()}
+        counters: dict[str, Any] = {name: snapshot.get(name) for name in self.state()}
         for name, count in counters.items():
             if type(count) is not int or not 0 <= count < _END_OF_COUNTS:
                 raise ValueError(f"{name} is {count!r:.80}, not a whole number of 0 or more")

@@ -15,11 +15,11 @@ from penstock.config import ConfigError
 from penstock.envs.masks import MASK
 from penstock.play.film import MAX_STEPS, make_stage, picture_of, require_writable
 from penstock.play.policy import Policy, environment_of, load_policy
+from penstock.process_state import ProcessState, plain_torch, seed_generators
 from penstock.rudder.arithmetic import as_learned, return_equivalent
 from penstock.rudder.predictor import ReturnPredictor, build_predictor, contributions
 from penstock.rudder.settings import ROLE
 from penstock.runs.checkpoint import load_checkpoint, require_matching
-from penstock.surroundings import Surroundings, plain_torch, seed_generators
 
 FORMATS = (".png", ".svg", ".pdf")
 PICTURES = 8  # of the episode, above the curves
@@ -83,7 +83,7 @@ def explain_run(path: Path, file: str, *, deterministic: bool = True, seed: int 
     predictor, saved = build_predictor(policy.algorithm), load_checkpoint(saved_at)
     require_matching(saved.weights, predictor.state_dict(), str(saved_at))
     predictor.load_state_dict(saved.weights)
-    with Surroundings().inside():
+    with ProcessState().inside():
         seed_generators(seed)
         played = play(policy, deterministic=deterministic, seed=seed)
     draw(played, *explained(policy, predictor, played), file)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from penstock.algorithms.arithmetic.optimizers import fused_adam, go_on
+from penstock.algorithms.arithmetic.optimizers import fused_adam, load_moments
 from penstock.nn import training_mode
 from penstock.rudder.arithmetic import (
     completeness,
@@ -211,9 +211,9 @@ class PredictorTraining:
             ],
         }
 
-    def go_on(self, state: dict[str, Any]) -> None:
+    def load_state(self, state: dict[str, Any]) -> None:
         """Continue from a result of `state`."""
-        go_on(self._optimizer, state["optimizer"])
+        load_moments(self._optimizer, state["optimizer"])
         self._random.bit_generator.state = state["random"]
         for lesson in state["lessons"]:
             self.lessons.add(Episode(lesson["obs"].numpy(), lesson["action"].numpy(), *lesson["of"]))

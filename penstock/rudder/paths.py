@@ -128,7 +128,7 @@ class RedistributedReplayPath(RedistributedPath, ReplayPath):
         """
         from penstock.rudder.predictor import predictor_block
 
-        if algorithm.first_priorities() is not None:
+        if algorithm.initial_priorities() is not None:
             raise ConfigError(
                 f"rewards='rudder' is not possible here: {algorithm.name()} finds first priorities when a step is "
                 "taken, but redistributed rewards are known when its episode is over; use rewards='environment'"

@@ -262,7 +262,7 @@ class Redistributor:
             return
         self._predictor.load_state_dict(saved.weights)
         assert saved.state is not None
-        self._rudder.go_on(saved.state)
+        self._rudder.load_state(saved.state)
         self._rudder.recall()
 
 

@@ -71,7 +71,7 @@ COLUMNS = (
     Column("best_return", "best", "number", 1100),
     Column("target_return", "target", "number", 1300, is_printed=False),
     Column("steps_per_second", "steps/s", "count", 1300), Column("limiting_role", "limited by", "text", 1000),
-    Column("tags", "tags", "text", None), Column("films", "films", "count", None),
+    Column("tags", "tags", "text", None), Column("videos", "videos", "count", None),
     Column("parent", "parent", "text", None), Column("updated", "ago", "ago", 1400),
     Column("created", "created", "ago", None, is_printed=False),
     Column("total_steps", "total_steps", "count", None, is_printed=False),
@@ -142,7 +142,7 @@ METRICS = (
     Series("constant_features", "Losses", "Constant features", unit="share", short="const features"),
     Series("policy_lag/*", "Experience", "Policy lag", "{0}", "updates", "band"),
     Series("masked_steps", "Experience", "Masked steps", unit="steps"),
-    Series("left_out", "Experience", "Segments left out of a batch", unit="segments", short="left out"),
+    Series("late_segments", "Experience", "Segments late for their batch", unit="segments"),
     Series("replay/rows", "Experience", "Replay buffer", unit="rows"),
     Series("replay/fill", "Experience", "Replay buffer filled", unit="share"),
     Series("replay/updates_per_step", "Experience", "Updates per step"),
@@ -154,7 +154,7 @@ METRICS = (
     Series("replay/*/age/*", "Experience", "Age of what is drawn, {0}", "{1}", "updates", "band"),
     Series("replay/*/uses", "Experience", "Uses by source", "{0}", "draws"),
     Series("replay/*/lost", "Experience", "Lost segments by source", "{0}", "segments"),
-    Series("replay/ahead", "Experience", "Batches drawn ahead", unit="batches"),
+    Series("replay/prefetched", "Experience", "Prefetched batches", unit="batches"),
     Series("replay/*", "Experience", "Replay: {0}"),
     *(Series(f"{feature.metrics}*", feature.group.capitalize()) for feature in FEATURES),
     Series("nodes/connected", "Nodes", "Number of connected nodes", unit="nodes", short="nodes"),
@@ -162,18 +162,18 @@ METRICS = (
     Series("node/*/policy_lag", "Nodes", "Policy lag of nodes", "{0}", "updates"),
     Series("node/*/policy_lag_max", "Nodes", "Largest policy lag of nodes", "{0}", "updates"),
     Series("node/*/bytes_per_second", "Nodes", "Bytes received per second", "{0}", "bytes/s"),
-    Series("node/*/is_there", "Nodes", "Connected nodes", "{0}"),
+    Series("node/*/is_connected", "Nodes", "Connected nodes", "{0}"),
     Series("node/*/steps", "Nodes", "Steps received", "{0}", "steps"),
     Series("node/*/weights_nbytes", "Nodes", "Weights sent", "{0}", "bytes"),
     Series("node/*/stale", "Nodes", "Blocks of earlier epochs", "{0}", "blocks"),
-    Series("node/*/doubled", "Nodes", "Blocks received twice", "{0}", "blocks"),
+    Series("node/*/duplicates", "Nodes", "Blocks received twice", "{0}", "blocks"),
     Series("node/*/missing", "Nodes", "Missing blocks", "{0}", "blocks"),
     Series("node/*/faults", "Nodes", "Losses of nodes", "{0}", "times"),
     Series("node/*/*", "Nodes", "{1} of nodes", "{0}"),
     Series("storage/unsent_files", "Speed", "Files not sent yet", unit="files"),
     Series("storage/unsent_bytes", "Speed", "Bytes not sent yet", unit="bytes"),
-    Series("learners/together", "Learners", "Learners together", unit="learners"),
-    Series("learners/meetings", "Learners", "Meetings of learners", unit="times"),
+    Series("learners/active", "Learners", "Active learners", unit="learners"),
+    Series("learners/rendezvous", "Learners", "Rendezvous of learners", unit="times"),
     Series("steps_per_second", "Speed", "Steps per second", unit="steps/s"),
     Series("cores/*", "Speed", "Time of all cores", "{0}", "share", "area"),
     Series("time/*/*", "Speed", "Time of {0}", "{1}", "share", "area"),
@@ -227,7 +227,7 @@ def charts_of(
     Returns
     -------
     list
-        ``section``, ``title``, ``unit``, ``kind``, ``is_return`` (whether the target and films are marked), ``lines``
+        ``section``, ``title``, ``unit``, ``kind``, ``is_return`` (whether the target and videos are marked), ``lines``
         and ``bands`` of each chart. A line has ``name`` (of its metric), ``label``, ``color`` (a number, the same for
         all lines of a policy and for the same part in all areas of a section; or `WAIT`), ``dash`` (a number),
         ``dots`` (whether its points are marked) and ``edge`` (whether it bounds a band). A band has ``label``,

@@ -41,11 +41,11 @@ def read_episode(run_dir: Path, most: int) -> dict[str, list[float | None]]:
 
 def episode_lines(
     steps: int, seconds: float, version: int, returns: Sequence[float], lengths: Sequence[int],
-    unfinished: int = 0, asked: int = 0, policy: str = "", about: Mapping[str, Any] | None = None,
+    unfinished: int = 0, requested: int = 0, policy: str = "", about: Mapping[str, Any] | None = None,
 ) -> Iterator[dict[str, Any]]:  # fmt: skip
     """Yield a record per episode for ``evaluations.jsonl``.
 
-    Keys are steps, seconds, time, version, asked, return, length, is_finished.
+    Keys are steps, seconds, time, version, requested, return, length, is_finished.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def episode_lines(
         Return and length of each episode.
     unfinished
         Number of episodes, the last ones of `returns`, that were given up.
-    asked
+    requested
         Number of complete episodes requested.
     policy
         Name of the policy, if a run has several, recorded as "policy".
@@ -65,7 +65,7 @@ def episode_lines(
         Further values of the records.
     """
     common: dict[str, Any] = {"steps": steps, "seconds": round(seconds, 3), "time": round(time.time(), 3)}
-    common |= {"version": version, "asked": asked}
+    common |= {"version": version, "requested": requested}
     common |= ({"policy": policy} if policy else {}) | dict(about or {})
     for number, (score, length) in enumerate(zip(returns, lengths, strict=True)):
         is_finished = number < len(returns) - unfinished

@@ -145,7 +145,7 @@ def copy_to_resume(url: str | os.PathLike[str], report: Callable[[str], None]) -
 
 
 def copies_of_records(url: str | os.PathLike[str]) -> Iterator[tuple[Path, str]]:
-    """Yield copies of the runs behind a URL, and their names, without checkpoints, replay and films.
+    """Yield copies of the runs behind a URL, and their names, without checkpoints, replay and videos.
 
     The copies are temporary: they are removed when this process ends.
 

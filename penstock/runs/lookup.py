@@ -91,7 +91,7 @@ def local_copy(path: str | os.PathLike[str], prefer: str = BEST, report: Callabl
     return cached_copy(path, prefer, report)
 
 
-def checkpoint_to_go_on_from(path: Path) -> dict[str, Any] | None:
+def checkpoint_to_resume(path: Path) -> dict[str, Any] | None:
     """Return the description of the checkpoint that resumes a run; None without a run or an intact checkpoint.
 
     Raises

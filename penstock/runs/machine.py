@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from penstock.masking import joined, masked_arguments
+from penstock.redaction import joined, masked_arguments
 
 _GIT_SECONDS = 5.0
 _COMMIT = "penstock's commit"

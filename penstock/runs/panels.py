@@ -101,7 +101,7 @@ def _panes(status: Status, returns: Sequence[float], width: int, chosen: int) ->
         table = partial(_policies, status.policies, width, chosen)
         panes.append(of_table(2, "policies", 1, table, len(status.policies)))
     if status.nodes:
-        title, nodes = f"nodes: {status.nodes_in_words}", partial(nodes_pane, status.gateways + status.nodes, width)
+        title, nodes = f"nodes: {status.nodes_summary}", partial(nodes_pane, status.gateways + status.nodes, width)
         panes.append(of_table(3, title, 2, nodes, len(status.gateways + status.nodes)))
     if status.roles:
         panes.append(_roles(status, width))
@@ -148,12 +148,12 @@ def plain_line(status: Status) -> str:
         ("masked", status.masked_steps),
         ("skipped updates", status.skipped_updates),
         ("restarts", status.restarts),
-        ("files not sent", (status.unsent_files or 0) if status.sending_problem else 0),
+        ("files not sent", (status.unsent_files or 0) if status.upload_error else 0),
     ):
         if count:
             parts.append(f"{label} {count:,}")
     if status.nodes:
-        parts.append(f"nodes {status.nodes_in_words}")
+        parts.append(f"nodes {status.nodes_summary}")
     if status.real_work is not None:
         parts.append(f"real work {status.real_work:.0%}")
     if status.limiting_role:
@@ -167,7 +167,7 @@ def _progress(status: Status) -> float:
 
 def _limit(status: Status, width: int) -> list[Text]:
     """Return lines with the limiting role, the reason (in a second line if it does not fit), and unsent files."""
-    count, problem = status.unsent_files or 0, status.sending_problem
+    count, problem = status.unsent_files or 0, status.upload_error
     files = f"{count:,} file{'s' * (count != 1)}, {status.unsent_nbytes / 1e6:,.1f} MB{problem and ': '}{problem}"
     unsent = [Text.assemble(("not sent yet: ", "dim"), (files, _NOTED if problem else ""))] if count else []
     if not status.limiting_role:

@@ -136,9 +136,9 @@ def columns_table(
 def nodes_pane(nodes: Sequence[NodeStatus], width: int, most: int) -> Table:
     """Return a table of the first `most` gateways and nodes, lost ones first if not all are shown."""
     if most < len(nodes):
-        nodes = sorted(nodes, key=lambda node: node.is_there)[:most]
+        nodes = sorted(nodes, key=lambda node: node.is_connected)[:most]
     order = ("node", "state", "steps/s", "restarts", "lanes", "policy lag", "machine")
-    looks = {place: "dim" if node.has_left else "bold red" for place, node in enumerate(nodes) if not node.is_there}
+    looks = {place: "dim" if node.has_left else "bold red" for place, node in enumerate(nodes) if not node.is_connected}
     return columns_table(nodes_table(nodes), width - 4, order, looks)
 
 

@@ -11,14 +11,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.masking import masked
+from penstock.redaction import masked
 from penstock.runs.checkpoint import CheckpointError
-from penstock.runs.films import films_of
 from penstock.runs.labels import Labels, read_labels
 from penstock.runs.remote import is_remote
 from penstock.runs.run_directory import RunDirectory, UnreadableRunError
 from penstock.runs.state import State, read_state, state_of
 from penstock.runs.vacancy import CONFIG, RunDirectoryError
+from penstock.runs.videos import videos_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -123,7 +123,7 @@ class RecordedRun:
         -------
         dict
             run (its name), path, state, reason, algorithm, env, seed, steps, progress (share of the budget), fields of
-            `Status` by their names, tags (separated by commas), note, archived, films (their number), parent (words),
+            `Status` by their names, tags (separated by commas), note, archived, videos (their number), parent (words),
             created and updated (seconds since 1970).
         """
         config, info, status = self.directory.config, self.directory.info, self.status
@@ -146,7 +146,7 @@ class RecordedRun:
             "tags": ",".join(self.labels.tags),
             "note": self.labels.note,
             "archived": self.labels.archived,
-            "films": len(films_of(self.directory.path)) or None,
+            "videos": len(videos_of(self.directory.path)) or None,
             "parent": self.origin,
             "created": created,
             "updated": known.get("time") or created,

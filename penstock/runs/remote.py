@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from penstock.masking import has_secret, masked
+from penstock.redaction import has_secret, masked
 from penstock.runs.vacancy import RunDirectoryError
 
 _URL = re.compile(r"([a-z][a-z0-9+.-]+):/+")

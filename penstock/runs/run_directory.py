@@ -12,7 +12,7 @@
 ``replay/``            contents of the replay buffers, if they are saved
 ``<role>/``            contents that the role of a feature saves beside the checkpoints
 ``policies/<name>/``   checkpoints of each policy, if a run has several
-``videos/``            films of evaluations, and of ``penstock eval --video auto``
+``videos/``            videos of evaluations, and of ``penstock eval --video auto``
 ``log.txt``            events, with time stamps
 =====================  ====================================================================
 """
@@ -28,7 +28,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypedDict
 
-from penstock.masking import flags_of_secrets
+from penstock.redaction import flags_of_secrets
 from penstock.runs.documents import DocumentError, read_document, require_readable
 from penstock.runs.files import AppendFile, json_bytes, shown_path, write_file_atomically
 from penstock.runs.lock import RunLock

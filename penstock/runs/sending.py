@@ -107,11 +107,11 @@ class Sender:
             self._thread.start()
 
     def status(self) -> dict[str, Any]:
-        """Fields of the run's status: ``unsent_files``, ``unsent_nbytes``, ``sending_problem``."""
+        """Fields of the run's status: ``unsent_files``, ``unsent_nbytes``, ``upload_error``."""
         due = self._due
         return {
             "unsent_files": sum(part.count for part in due), "unsent_nbytes": sum(part.nbytes for part in due),
-            "sending_problem": self._problem,
+            "upload_error": self._problem,
         }  # fmt: skip
 
     def flush(self, seconds: float) -> tuple[str, ...]:

@@ -55,7 +55,7 @@ class NodeStatus:
     lanes: int = 0
     learner: int = 0
     """Rank of the node's learner; 0: the node steps lanes."""
-    is_there: bool = False
+    is_connected: bool = False
     """Whether the node is connected; otherwise its lanes do not step, or its learner is missing."""
     is_leaving: bool = False
     """Whether the node has been asked to leave: it is granted nothing more."""
@@ -76,7 +76,7 @@ class NodeStatus:
     """Recent rate of bytes received from the node."""
     stale: int = 0
     """Dropped blocks of an earlier run epoch, or of a replaced host."""
-    doubled: int = 0
+    duplicates: int = 0
     """Dropped blocks that arrived a second time."""
     missing: int = 0
     """Blocks that did not arrive, although later ones did."""
@@ -84,7 +84,7 @@ class NodeStatus:
     """Number of times that the node was lost."""
     nodes: int = 0
     """Of a gateway: number of its nodes."""
-    nodes_there: int = 0
+    nodes_connected: int = 0
     """Of a gateway: number of its nodes that are connected."""
 
     @property
@@ -92,7 +92,7 @@ class NodeStatus:
         """State in a word or two."""
         if self.has_left:
             return "left"
-        if self.is_there:
+        if self.is_connected:
             return "leaving" if self.is_leaving else "connected"
         return "asked for" if not self.host else "lost" if self.faults else "starting"
 
@@ -100,7 +100,7 @@ class NodeStatus:
     def share(self) -> str:
         """Number of its lanes, rank of its learner, or how many of a gateway's nodes are connected."""
         if self.nodes:
-            return f"{self.nodes_there} of {self.nodes} nodes"
+            return f"{self.nodes_connected} of {self.nodes} nodes"
         return f"rank {self.learner}" if self.learner else f"{self.lanes:,}"
 
 
@@ -249,15 +249,15 @@ class Status(PolicyStatus):
     """Files that are to be sent to a remote ``run_dir`` and are not there yet; None: the run stays on this machine."""
     unsent_nbytes: int = 0
     """Bytes of these files."""
-    sending_problem: str = ""
+    upload_error: str = ""
     """Reason why the last transfer failed; empty if it did not."""
-    nodes_asked: str = ""
+    nodes_requested: str = ""
     """Number of nodes of the run, learners' included, in words: "3", "2 to 64"."""
 
     @property
-    def nodes_in_words(self) -> str:
+    def nodes_summary(self) -> str:
         """Number of connected nodes, and of all: "3 of 2 to 64"."""
-        return f"{sum(node.is_there for node in self.nodes)} of {self.nodes_asked or len(self.nodes)}"
+        return f"{sum(node.is_connected for node in self.nodes)} of {self.nodes_requested or len(self.nodes)}"
 
 
 def summed_up(policies: Sequence[PolicyStatus]) -> dict[str, Any]:

@@ -69,7 +69,7 @@ NODES = (
     Part("policy lag", lambda node: lag_of(node.policy_lag, node.policy_lag_max) if _steps(node) else ""),
     Part("kB/s", lambda node: f"{node.bytes_per_second / 1e3:,.0f}" if _steps(node) else ""),
     Part("restarts", lambda node: f"{node.faults:,}"),
-    Part("dropped", lambda node: f"{node.stale + node.doubled + node.missing:,}"),
+    Part("dropped", lambda node: f"{node.stale + node.duplicates + node.missing:,}"),
 )  # fmt: skip
 """Columns of a table of nodes."""
 
@@ -218,4 +218,4 @@ def _number(value: float | None) -> str:
 
 def _steps(node: NodeStatus) -> bool:
     """Return whether a node steps lanes now."""
-    return node.is_there and not node.learner
+    return node.is_connected and not node.learner

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from penstock.bench import BenchUsageError
-from penstock.bench.asked import Asked
+from penstock.bench.arguments import BenchArguments
 from penstock.config import Config
 from penstock.runs.remote import is_remote
 from penstock.runs.vacancy import require_outside_runs, safe_name
@@ -56,12 +56,12 @@ def with_workers(config: Config, workers: int | None) -> Config:
     return replace(config, num_workers=workers) if config.num_workers is None else config
 
 
-def directory_of(asked: Asked, what: str) -> Path:
+def directory_of(arguments: BenchArguments, what: str) -> Path:
     """Return the directory of the command: ``--dir``, or ``runs/WHAT-ENV-ALGORITHM``."""
-    if is_remote(asked.own.dir):
-        raise BenchUsageError(f"--dir {asked.own.dir} is a URL: the trainings of a {what} need a local folder")
-    if asked.own.dir is not None:
-        require_outside_runs(asked.own.dir, f"--dir {asked.own.dir}")
-        return Path(asked.own.dir)
-    env = asked.config.env if isinstance(asked.config.env, str) else "env"
-    return Path("runs") / safe_name(f"{what}-{env}-{asked.algorithm.name()}")
+    if is_remote(arguments.own.dir):
+        raise BenchUsageError(f"--dir {arguments.own.dir} is a URL: the trainings of a {what} need a local folder")
+    if arguments.own.dir is not None:
+        require_outside_runs(arguments.own.dir, f"--dir {arguments.own.dir}")
+        return Path(arguments.own.dir)
+    env = arguments.config.env if isinstance(arguments.config.env, str) else "env"
+    return Path("runs") / safe_name(f"{what}-{env}-{arguments.algorithm.name()}")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.bench import BenchError, BenchUsageError, require_new
-from penstock.bench.asked import Asked, names_of, own_parser, parse, require_counts
+from penstock.bench.arguments import BenchArguments, names_of, own_parser, parse, require_counts
 from penstock.config import Config, ConfigError, require_no_secrets
 from penstock.runs.formatting import counted
 from penstock.runs.jobs import Place
@@ -32,7 +32,7 @@ from penstock.search.job import Shared
 from penstock.search.report import best_of, summary_of, table_of, to_json
 from penstock.search.searching import Searching
 from penstock.search.space import Space, read_space, space_of
-from penstock.trials.asking import ABOUT, places_for, require_room, split
+from penstock.trials.request import ABOUT, places_for, require_room, split
 from penstock.trust import SEALS, code_of, seals_of
 
 _WIDE = 160  # columns of the table outside a terminal
@@ -58,33 +58,33 @@ def command(args: list[str]) -> int:
         _show(args)
         return 0
     args, cluster = split(args)
-    asked = parse(args, _own_flags())
-    if asked is None:
+    arguments = parse(args, _own_flags())
+    if arguments is None:
         return 0
-    own = asked.own
-    require_no_secrets(asked.config.env_kwargs, "penstock search")
+    own = arguments.own
+    require_no_secrets(arguments.config.env_kwargs, "penstock search")
     _require_optuna()
-    _check(own, asked.config)
-    path = directory_of(asked, "search")
-    with places_for(cluster, own.jobs, [asked.config], path, print_now) as cores:
-        _search(asked, path, cores)
+    _check(own, arguments.config)
+    path = directory_of(arguments, "search")
+    with places_for(cluster, own.jobs, [arguments.config], path, print_now) as cores:
+        _search(arguments, path, cores)
     return 0
 
 
-def _search(asked: Asked, path: Path, cores: list[list[int]]) -> None:
-    own = asked.own
-    given = names_of(asked.flags, asked.config)
+def _search(arguments: BenchArguments, path: Path, cores: list[list[int]]) -> None:
+    own = arguments.own
+    given = names_of(arguments.flags, arguments.config)
     workers = workers_of_job(cores)
-    space = read_space(own.space, with_workers(asked.config, workers), given)
+    space = read_space(own.space, with_workers(arguments.config, workers), given)
     if isinstance(cores[0], Place) and "num_workers" in space.names:
         raise BenchUsageError("[num_workers] is not legal with --backend ray: every trial has the same number of cores")
-    require_room([(asked.algorithm, with_workers(asked.config, workers))])
-    directory = SearchDirectory.share(path, _facts(asked, space, workers))
-    config = with_workers(asked.config, directory.facts["workers"])
+    require_room([(arguments.algorithm, with_workers(arguments.config, workers))])
+    directory = SearchDirectory.share(path, _facts(arguments, space, workers))
+    config = with_workers(arguments.config, directory.facts["workers"])
     from penstock.search.study import Study
 
     study = Study(directory, space, config, own.seeds, is_pruned=not own.no_prune)
-    train = [directory.facts["algorithm"], *asked.flags, *directory.shared_flags]
+    train = [directory.facts["algorithm"], *arguments.flags, *directory.shared_flags]
     shared = Shared(directory, train, config, range(config.seed, config.seed + own.seeds), print_now)
     print_now(f"{directory.path}: {len(study.tried)} of {counted(own.trials, 'trial')} so far")
     try:
@@ -152,14 +152,15 @@ def _require_optuna() -> None:
         raise ConfigError("penstock search needs the package optuna: pip install 'penstock[tune]'")
 
 
-def _facts(asked: Asked, space: Space, workers: int) -> dict[str, Any]:
+def _facts(arguments: BenchArguments, space: Space, workers: int) -> dict[str, Any]:
     from penstock.algorithms import algorithm_id
 
-    is_open = asked.config.num_workers is None and "num_workers" not in space.names
+    is_open = arguments.config.num_workers is None and "num_workers" not in space.names
     return {
-        "algorithm": algorithm_id(asked.algorithm), "flags": asked.flags, "workers": workers if is_open else None,
-        "config": asked.config.to_json(), "space": space.to_json(), "seeds": asked.own.seeds,
-        SEALS: seals_of(algorithm_id(asked.algorithm), asked.config.to_json()),
+        "algorithm": algorithm_id(arguments.algorithm), "flags": arguments.flags,
+        "workers": workers if is_open else None,
+        "config": arguments.config.to_json(), "space": space.to_json(), "seeds": arguments.own.seeds,
+        SEALS: seals_of(algorithm_id(arguments.algorithm), arguments.config.to_json()),
     }  # fmt: skip
 
 

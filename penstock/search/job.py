@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Literal
 
-from penstock.bench.asked import as_flags
+from penstock.bench.arguments import as_flags
 from penstock.config import Config
 from penstock.runs.checkpoint import CheckpointError
 from penstock.runs.episodes import EPISODES
 from penstock.runs.jobs import LOST, MOST_LOSSES, Command, Training, with_loss
-from penstock.runs.lookup import checkpoint_to_go_on_from
+from penstock.runs.lookup import checkpoint_to_resume
 from penstock.runs.vacancy import RunDirectoryError, set_aside_run
 from penstock.search.directory import Hold, SearchDirectory
 from penstock.search.objective import RUNGS, Evaluated, read_evaluations, rung, score
@@ -166,7 +166,7 @@ class Job:
     def _command(self) -> list[str] | None:
         """Return the command that trains the current seed, or resumes it; None: it is done."""
         run = self._shared.directory.run(self.trial.number, self.seed)
-        if (meta := checkpoint_to_go_on_from(run)) is None:
+        if (meta := checkpoint_to_resume(run)) is None:
             if moved := set_aside_run(run):
                 self._shared.report(f"trial {self.trial.number}: {moved}")
             settings = as_flags({**self.trial.settings, "seed": self.seed, "run_dir": str(run)})
@@ -217,7 +217,7 @@ class Job:
         """Count a kill of the training; return whether to resume it: not after several without a new checkpoint."""
         with suppress(CheckpointError, RunDirectoryError):  # the next poll refuses such a run
             run = self._shared.directory.run(self.trial.number, self.seed)
-            self._losses = with_loss(self._losses, checkpoint_to_go_on_from(run))
+            self._losses = with_loss(self._losses, checkpoint_to_resume(run))
         return self._losses[1] < MOST_LOSSES
 
     def _after_training(self) -> Ending | None:

@@ -34,7 +34,7 @@ from penstock.runs.checkpoint import holds_only_a_checkpoint, verify_checkpoint
 from penstock.runs.documents import DocumentError, read_document
 from penstock.runs.files import LinesLog, directory_replacing, json_bytes, remove_directory, write_file_atomically
 from penstock.runs.jobs import LOST, Command, Jobs, Training
-from penstock.runs.lookup import checkpoint_to_go_on_from, resolve_checkpoint
+from penstock.runs.lookup import checkpoint_to_resume, resolve_checkpoint
 from penstock.runs.state import read_state
 from penstock.runs.vacancy import set_aside_run
 
@@ -233,7 +233,7 @@ class PopulationRuns:
     def _set_aside_run(self, member: int) -> None:
         """Set aside a member's run without a usable checkpoint, as after an early kill or divergence."""
         run = self.member(member)
-        if checkpoint_to_go_on_from(run) is None and (moved := set_aside_run(run)):
+        if checkpoint_to_resume(run) is None and (moved := set_aside_run(run)):
             self._report(f"member {member}: {moved}")
 
     def _ended(self, job: Slice, code: int) -> None:
@@ -291,7 +291,7 @@ class PopulationRuns:
         if plan.parent is not None and steps <= plan.begin:
             return plan.parent, WeightsOrigin(verify_checkpoint(plan.parent)["version"], steps)
         place = self.path / HANDED / f"member-{parent}-{steps}"
-        if checkpoint_to_go_on_from(self.member(parent)) is None:
+        if checkpoint_to_resume(self.member(parent)) is None:
             return None, None
         if not place.exists():
             with directory_replacing(place) as aside:
@@ -310,7 +310,7 @@ class PopulationRuns:
 
     def _steps(self, member: int) -> int:
         """Steps of a member's newest checkpoint."""
-        found = checkpoint_to_go_on_from(self.member(member))
+        found = checkpoint_to_resume(self.member(member))
         return 0 if found is None else int(found["steps"])
 
     def _score(self, member: int) -> tuple[float | None, int]:
@@ -329,7 +329,7 @@ class PopulationRuns:
                     f"--dir {self.path} holds {', '.join(others[:3])}{', ...' if len(others) > 3 else ''}, and no "
                     "population: give another, or remove them yourself"
                 )
-            self._lineage.go_on(0)  # a file left by a command that was killed at its start
+            self._lineage.truncate(0)  # a file left by a command that was killed at its start
             for number, member in enumerate(self.population.members):
                 self._lineage.start(number, member.settings)
             self._save()
@@ -344,7 +344,7 @@ class PopulationRuns:
         self.population.restore(found["population"])
         self.slice = found["slice"]
         self._plans = [Plan(plan["begin"], plan.get("parent")) for plan in found["plans"]]
-        self._lineage.go_on(found["lines"])
+        self._lineage.truncate(found["lines"])
 
     def _require_same(self, facts: Mapping[str, Any]) -> None:
         """Raise `ConfigError` naming the first setting that differs from that of the directory's population.

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from penstock.bench import BenchUsageError
-from penstock.bench.asked import own_parser, parse, require_counts
+from penstock.bench.arguments import own_parser, parse, require_counts
 from penstock.config import Config, require_no_secrets
 from penstock.runs.lock import alone_in
 from penstock.search.arguments import (
@@ -24,7 +24,7 @@ from penstock.search.arguments import (
     workers_of_job,
 )
 from penstock.search.population import PopulationRuns
-from penstock.trials.asking import ABOUT, places_for, require_room, split
+from penstock.trials.request import ABOUT, places_for, require_room, split
 
 _RESERVED = {
     "num_policies": "members are runs of one policy: use --population, or penstock train for policies of one run",
@@ -46,14 +46,14 @@ def command(args: list[str]) -> int:
         Ctrl-C or SIGTERM; no process is left, and the same command resumes.
     """
     args, cluster = split(args)
-    asked = parse(_with_space(args), own_flags())
-    if asked is None:
+    arguments = parse(_with_space(args), own_flags())
+    if arguments is None:
         return 0
-    own, config = asked.own, asked.config
+    own, config = arguments.own, arguments.config
     _check(own, config)
     from penstock.algorithms import algorithm_id
 
-    directory, algorithm = directory_of(asked, "pbt"), algorithm_id(asked.algorithm)
+    directory, algorithm = directory_of(arguments, "pbt"), algorithm_id(arguments.algorithm)
     with ExitStack() as stack:
         try:
             stack.enter_context(alone_in(directory))
@@ -63,7 +63,7 @@ def command(args: list[str]) -> int:
             raise BenchUsageError(f"--dir {directory} cannot be created: {error.strerror}: give another") from None
         cores = stack.enter_context(places_for(cluster, own.jobs, [config], directory, print_now))
         config = with_workers(config, workers_of_job(cores))
-        require_room([(asked.algorithm, config)])
+        require_room([(arguments.algorithm, config)])
         runs = PopulationRuns(directory, algorithm, config, own.population, cores, print_now)
         with resumable():
             runs.run()

@@ -12,8 +12,8 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from penstock.bench.asked import as_flags
-from penstock.masking import joined, masked_arguments
+from penstock.bench.arguments import as_flags
+from penstock.redaction import joined, masked_arguments
 from penstock.runs.formatting import number
 from penstock.search.directory import SearchDirectory
 from penstock.search.space import shown

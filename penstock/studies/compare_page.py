@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.masking import is_secret
+from penstock.redaction import is_secret
 from penstock.runs.descriptions import AXES
 from penstock.runs.drawing import COLORS, chart_html, plain_chart, scatter_html
 from penstock.runs.formatting import counted, number, words_of

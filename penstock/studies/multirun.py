@@ -23,14 +23,14 @@ from penstock.runs.files import json_bytes, write_file_atomically
 from penstock.runs.formatting import clock, counted, number
 from penstock.runs.jobs import LOST, Command, Jobs, Place, Training, split_cores
 from penstock.runs.lock import alone_in, holding_of
-from penstock.runs.lookup import checkpoint_to_go_on_from
+from penstock.runs.lookup import checkpoint_to_resume
 from penstock.runs.machine import this_command
 from penstock.runs.process import is_alive
 from penstock.runs.reading import RecordedRun, recorded
 from penstock.runs.vacancy import CONFIG, is_vacant, require_outside_runs, set_aside_run
 from penstock.studies import StudyError
 from penstock.studies.plan import PlannedRun, changes_of, differing, folder_of, own_flags, plan, read, take_cluster
-from penstock.trials.asking import Asked, places_for, require_room
+from penstock.trials.request import ClusterRequest, places_for, require_room
 
 DONE, FAILED, NOT_REACHED, INTERRUPTED = 0, 1, 3, 130
 SIGNALLED = INTERRUPTED, -signal.SIGTERM, -signal.SIGINT, -signal.SIGKILL
@@ -89,7 +89,7 @@ class Study:
         before = found.directory.config
         if found.state == "done" and not differing(run, before):
             return None
-        if (checkpoint := checkpoint_to_go_on_from(path)) is None:
+        if (checkpoint := checkpoint_to_resume(path)) is None:
             return ["train", run.algorithm, *run.flags, "--run-dir", os.fspath(path)]
         changes = changes_of(run, before, checkpoint.get("seconds", 0.0))
         parse_changes(type(run.config), before, changes, f"penstock resume {path}")
@@ -225,7 +225,7 @@ def command(args: list[str]) -> int:
     return train(study, request.jobs, cluster)
 
 
-def train(study: Study, jobs: int | None, cluster: Asked | None = None) -> int:
+def train(study: Study, jobs: int | None, cluster: ClusterRequest | None = None) -> int:
     """Train the remaining runs of a study, alone in its folder, on this machine or on a cluster; return the exit code.
 
     Raises

@@ -20,7 +20,7 @@ from penstock.flags import parse_config
 from penstock.runs.files import json_values
 from penstock.runs.vacancy import safe_name
 from penstock.studies import StudyError
-from penstock.trials.asking import ABOUT, Asked, trains_on_several
+from penstock.trials.request import ABOUT, ClusterRequest, trains_on_several
 
 Words = tuple[str, ...]
 """Value of a setting as the words after its flag: ("64", "64")."""
@@ -213,13 +213,13 @@ def _require_environment(config: Config) -> None:
         raise ConfigError(str(error)) from error
 
 
-def take_cluster(request: Request) -> Asked | None:
+def take_cluster(request: Request) -> ClusterRequest | None:
     """Remove the cluster from a request and return it; None if runs train on this machine, or on nodes of their own."""
     if request.values.get("backend") != [("ray",)] or trains_on_several(request.values.keys()):
         return None
     del request.values["backend"]
     ((address,),) = request.values.pop("address", [("",)])
-    return Asked(address or None)
+    return ClusterRequest(address or None)
 
 
 def folder_of(request: Request) -> Path:

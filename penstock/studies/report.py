@@ -20,8 +20,6 @@ from penstock.runs.documents import DocumentError, read_ordinary
 from penstock.runs.drawing import STYLE, chart_html, games_html
 from penstock.runs.episodes import read_episode
 from penstock.runs.files import replace_file, why_no_new_file
-from penstock.runs.films import films_of
-from penstock.runs.films import steps_of as steps_of_film
 from penstock.runs.formatting import clock, counted, number, words_of
 from penstock.runs.growing import Cursor, stretches
 from penstock.runs.reading import RecordedRun, find_runs, readable
@@ -30,6 +28,8 @@ from penstock.runs.run_directory import LOG
 from penstock.runs.series import columns_in
 from penstock.runs.state import status_of
 from penstock.runs.tables import WORDS, Cells, about_of, facts_of, games_of, limit_of, tables_of
+from penstock.runs.videos import steps_of as steps_of_video
+from penstock.runs.videos import videos_of
 from penstock.studies import StudyError, warn
 from penstock.studies.compare_page import comparison_page, settings_unlike, sides_of
 from penstock.studies.lineage import lineage_page, steps_of
@@ -40,7 +40,7 @@ _POINTS = 400
 _MOST_RUNS = 20
 _MOST_LOG_LINES, _MOST_ROWS = 200, 50
 _MOST_OF_SEARCH = 5  # runs of a search
-_MOST_FILM_NBYTES = 1 << 24  # of each run
+_MOST_VIDEO_NBYTES = 1 << 24  # of each run
 _TABLES = ("policies", "nodes", "learners")  # of a run, not folded
 _OF_WORDS = ("group", "groups", "environment")  # left-aligned columns of a comparison's tables
 _COMPARED = ("evaluation/mean_return", "episode/mean_return", "steps_per_second")
@@ -214,7 +214,7 @@ def _of_run(run: RecordedRun, history: dict[str, list[float | None]], x: str) ->
         zero = ", ".join(title for its, title, shown in charts if its == section and not shown)
         parts.append(f'<h3>{escape(section)}</h3><div class="charts">{drawn}</div>')
         parts.append(zero and f'<p class="quiet">Always 0: {escape(zero)}</p>')
-    parts += _films(run)
+    parts += _videos(run)
     if lines := _log(run.directory.path / LOG):
         parts.append(f"<h3>Log</h3><pre>{escape(chr(10).join(lines))}</pre>")
     for heading, values in (("Settings", run.settings), ("Made with", run.made)):
@@ -236,21 +236,21 @@ def _charts(
             yield chart["section"], chart["title"], shown
 
 
-def _films(run: RecordedRun) -> list[str]:
-    """Return the films of a run: the newest are embedded while there is room, the others only named."""
-    left, figures = _MOST_FILM_NBYTES, list[str]()
-    for film in reversed(films_of(run.directory.path)):
-        steps, data = steps_of_film(film), None
+def _videos(run: RecordedRun) -> list[str]:
+    """Return the videos of a run: the newest are embedded while there is room, the others only named."""
+    left, figures = _MOST_VIDEO_NBYTES, list[str]()
+    for video in reversed(videos_of(run.directory.path)):
+        steps, data = steps_of_video(video), None
         with suppress(OSError, DocumentError):
-            data = read_ordinary(film, left)
-        name = film.name if steps is None else f"Step {steps:,}"
+            data = read_ordinary(video, left)
+        name = video.name if steps is None else f"Step {steps:,}"
         shown = '<p class="quiet">not in this file</p>'
         if data is not None:
             left -= len(data)
             source = base64.b64encode(data).decode()
             shown = f'<video controls preload="metadata" src="data:video/mp4;base64,{source}"></video>'
         figures.insert(0, f"<figure><figcaption>{escape(name)}</figcaption>{shown}</figure>")
-    return [f'<h3>Films</h3><div class="charts">{"".join(figures)}</div>'] if figures else []
+    return [f'<h3>Videos</h3><div class="charts">{"".join(figures)}</div>'] if figures else []
 
 
 def _comparison(runs: Sequence[RecordedRun], histories: Sequence[dict[str, list[float | None]]], x: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from penstock.masking import is_secret, masked
+from penstock.redaction import is_secret, masked
 from penstock.runs.documents import DocumentError, is_finite, read_document
 from penstock.runs.drawing import chart_html, plain_chart, short
 from penstock.runs.files import json_values

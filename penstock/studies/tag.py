@@ -30,7 +30,7 @@ class Flags:
     """Note that replaces the current one; "" removes it."""
     archive: bool = False
     """Hide the runs."""
-    restore: bool = False
+    unarchive: bool = False
     """Show archived runs again."""
 
 
@@ -43,8 +43,8 @@ def command(args: list[str]) -> int:
         A directory is not a run, or labels are not legal; then no run is changed.
     """
     flags = parse_flags(Flags, args, prog="penstock tag")
-    if flags.archive and flags.restore:
-        raise StudyError("--archive and --restore exclude each other")
+    if flags.archive and flags.unarchive:
+        raise StudyError("--archive and --unarchive exclude each other")
     runs = [RecordedRun.open(path) for path in flags.dirs]
     if not runs:
         raise StudyError("no run is given: penstock tag RUN... --add baseline")
@@ -61,7 +61,7 @@ def command(args: list[str]) -> int:
 
 def _changed(labels: Labels, flags: Flags) -> Labels:
     tags = (set(labels.tags) | _listed(flags.add)) - _listed(flags.remove)
-    archived = (labels.archived or flags.archive) and not flags.restore
+    archived = (labels.archived or flags.archive) and not flags.unarchive
     note = labels.note if flags.note is None else flags.note
     return replace(labels, tags=tuple(sorted(tags)), note=note, archived=archived)
 

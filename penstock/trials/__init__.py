@@ -1,7 +1,7 @@
 """Trainings on the nodes of a Ray cluster, each a separate process tree, for ``multirun``, ``search`` and ``pbt``.
 
 ===========  ====================================================================================
-`asking`     which command asks for a cluster, and for which resources of each training
+`request`    which command asks for a cluster, and for which resources of each training
 `cluster`    places on nodes, trainings there seen from home: one of two modules that import Ray
 `host`       a node's side of a training: its processes and its files
 `files`      changes of a folder in pieces, and their copy elsewhere

@@ -25,7 +25,7 @@ from penstock.runs.checkpoint import CheckpointError
 from penstock.runs.files import replace_file
 from penstock.runs.jobs import LOST, MOST_LOSSES, Command, Needs, Place, with_loss
 from penstock.runs.lock import RunLock, holding_of
-from penstock.runs.lookup import checkpoint_to_go_on_from
+from penstock.runs.lookup import checkpoint_to_resume
 from penstock.runs.machine import About, about_here, differences
 from penstock.runs.run_directory import RunDirectory
 from penstock.runs.vacancy import CONFIG, take_lock
@@ -238,7 +238,7 @@ class _Remote:
     def _lose(self, why: str) -> None:
         """Set the exit code of a training that lost its node."""
         before = self._trials.losses.get(self._name, (-1, 0))
-        losses = _, count = with_loss(before, checkpoint_to_go_on_from(self._command.run))
+        losses = _, count = with_loss(before, checkpoint_to_resume(self._command.run))
         self._trials.losses[self._name] = losses
         self._code = _INTERRUPTED if self._is_stopping else LOST if count < MOST_LOSSES else _FAILED
         if self._code == _FAILED:

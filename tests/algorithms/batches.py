@@ -74,7 +74,7 @@ def prepared(algorithm: SegmentAlgorithm, model: ActorCritic, **arguments: Any) 
 def learn(algorithm: SegmentAlgorithm, model: ActorCritic, batch: Batch) -> tuple[Tensor, Metrics]:
     """Prepare a batch and return the loss of its one update."""
     algorithm.prepare(model, batch)
-    (update,) = algorithm.updates(batch, torch.Generator())
+    (update,) = algorithm.minibatches(batch, torch.Generator())
     return algorithm.evaluate(model, update)
 
 

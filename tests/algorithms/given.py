@@ -84,7 +84,7 @@ def learned_from(algorithm: SegmentAlgorithm, values: list[float], batch: Batch)
     algorithm.needs_segments = True  # rows are to stay rows
     model = GivenModel(torch.tensor(values).unsqueeze(1).expand(len(values), batch.num_segments).contiguous())
     algorithm.prepare(model, batch)  # type: ignore[arg-type]
-    (update,) = algorithm.updates(batch, torch.Generator())
+    (update,) = algorithm.minibatches(batch, torch.Generator())
     loss, _ = algorithm.evaluate(model, update)  # type: ignore[arg-type]
     scale = batch.learn.sum() if getattr(algorithm.config, "reduction", "mean") == "mean" else 1.0
     loss.backward()

@@ -94,7 +94,7 @@ def test_a_batch_is_one_segment_of_every_lane_and_one_update_by_rmsprop():
     optimizer = algorithm.build_optimizer(model)
     assert isinstance(optimizer, RMSProp) and optimizer.defaults["eps_inside"] is False
     batch = collect(algorithm, model)
-    assert [update is batch for update in algorithm.updates(batch, torch.Generator())] == [True]
+    assert [update is batch for update in algorithm.minibatches(batch, torch.Generator())] == [True]
 
 
 @pytest.mark.parametrize("memory", ["none", "gru"])

@@ -196,7 +196,7 @@ def test_one_update_learns_the_same_as_from_targets_that_were_found_before_it(es
         batch.learn[2, 1] = 0.0
         with torch.no_grad():
             algorithm.prepare(model, batch)
-        (update,) = algorithm.updates(batch, torch.Generator())
+        (update,) = algorithm.minibatches(batch, torch.Generator())
         loss, metrics = algorithm.evaluate(model, update)
         learned.append(({"loss": loss, **metrics}, gradients(loss, model), batch.targets))
     (metrics, gradient, targets), (found, found_gradient, found_targets) = learned
@@ -222,7 +222,7 @@ def test_a_batch_of_one_update_is_evaluated_once_and_one_of_several_once_before_
     monkeypatch.setattr(model, "evaluate", lambda *inputs: seen.append(1) or evaluate(*inputs))
     with torch.no_grad():
         algorithm.prepare(model, batch)
-    for update in algorithm.updates(batch, torch.Generator()):
+    for update in algorithm.minibatches(batch, torch.Generator()):
         algorithm.evaluate(model, update)
     assert len(seen) == count
 
@@ -232,7 +232,7 @@ def test_the_one_update_leaves_its_targets_to_the_return_statistics(estimator):
     algorithm = make(APPO, **ONE_UPDATE, advantage_estimator=estimator, normalize_returns=True)
     model = make_model(algorithm)
     batch = collect(algorithm, model)
-    (update,) = algorithm.updates(batch, torch.Generator())
+    (update,) = algorithm.minibatches(batch, torch.Generator())
     algorithm.evaluate(model, update)
     before = model.return_moments.count.item()
     algorithm.update_statistics(model, batch)
@@ -277,5 +277,5 @@ def test_illegal_settings_are_named(settings, message):
 )
 def test_few_lanes_are_learned_from_more_often(lanes, more, epochs):
     config = APPOConfig(env="", num_workers=1, num_envs_per_worker=lanes, **more)
-    assert config.settled(encodes_images=False).num_epochs == epochs
-    assert config.settled(encodes_images=True).num_epochs == more.get("num_epochs", 2)
+    assert config.resolved(encodes_images=False).num_epochs == epochs
+    assert config.resolved(encodes_images=True).num_epochs == more.get("num_epochs", 2)

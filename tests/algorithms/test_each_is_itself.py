@@ -29,7 +29,7 @@ def first_update(algorithm):
     lag = torch.tensor([-0.5, -0.2, 0.1, 0.6]).repeat(T * B // 4)[torch.randperm(T * B, generator=generator())]
     batch.log_prob = batch.log_prob - lag.view(T, B)
     algorithm.prepare(model, batch)
-    update = next(iter(algorithm.updates(batch, generator())))
+    update = next(iter(algorithm.minibatches(batch, generator())))
     return torch.cat([g.flatten() for g in gradients(algorithm.evaluate(model, update)[0], model).values()])
 
 

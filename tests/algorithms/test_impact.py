@@ -73,9 +73,9 @@ def test_the_target_network_is_the_model_of_every_target_period_and_is_restored(
     with torch.no_grad():
         model.policy_head.weight.add_(1.0)
     for updates in (1, 2):
-        algorithm.updated(model, updates)
+        algorithm.after_update(model, updates)
     assert torch.equal(head, before)
-    algorithm.updated(model, 3)
+    algorithm.after_update(model, 3)
     assert torch.equal(head, model.policy_head.weight)
     other, other_model = begun()
     other.begin(other_model, algorithm.learning_state())

@@ -174,7 +174,7 @@ def test_it_takes_whole_segments_once_and_learns_by_rmsprop():
     model = make_model(algorithm)
     assert isinstance(algorithm.build_optimizer(model), RMSProp)
     batch = collect(algorithm, model)
-    assert list(algorithm.updates(batch, torch.Generator())) == [batch]
+    assert list(algorithm.minibatches(batch, torch.Generator())) == [batch]
 
 
 @pytest.mark.parametrize(

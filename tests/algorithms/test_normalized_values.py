@@ -77,7 +77,7 @@ def test_pqn_learns_towards_normalised_returns():
         batch.reward = scale * batch.reward
         set_deviation(model, scale)
         algorithm.prepare(model, batch)
-        (minibatch,) = algorithm.shuffled(batch, batches.T * batches.B, torch.Generator())
+        (minibatch,) = algorithm.shuffled_minibatches(batch, batches.T * batches.B, torch.Generator())
         found.append(algorithm.evaluate(model, minibatch)[0])
     torch.testing.assert_close(*found)
 
@@ -101,7 +101,7 @@ def test_a_chain_is_learned_to_its_known_values_whatever_the_scale_of_its_reward
 class OwnLoss(DQN):
     """DQN with a loss of its own, which names no targets."""
 
-    updates_alike = True
+    repeatable_updates = True
 
     def evaluate(self, model, batch):
         error = model.q(batch.obs).gather(1, batch.action.unsqueeze(1)).squeeze(1) - batch.reward

@@ -158,7 +158,7 @@ FROM_REPLAY = {
 class InTorch:
     """The same algorithm, which does not say that its updates are alike."""
 
-    updates_alike = False
+    repeatable_updates = False
 
 
 def twins(kind, action, **settings):
@@ -245,7 +245,7 @@ def test_a_resumed_run_goes_on_bit_for_bit_wherever_it_is():
 class Drifting(SAC):
     """SAC with the distance that its temperature has moved as a metric."""
 
-    updates_alike = True
+    repeatable_updates = True
 
     def update(self, model, batch):
         before = model.log_alpha.detach().clone()
@@ -271,7 +271,7 @@ def test_a_plan_has_the_settings_of_the_call():
     for number in range(1, 5):
         if number == 3:
             for each in (one, other):
-                each._algorithm.take_settings(dataclasses.replace(each._algorithm.config, target_noise=2.0, tau=0.5))
+                each._algorithm.apply_settings(dataclasses.replace(each._algorithm.config, target_noise=2.0, tau=0.5))
         batch = random_transitions(TORQUE, number=number)
         torch.testing.assert_close(one(batch), other(batch), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(one._algorithm.target.state_dict(), other._algorithm.target.state_dict())
@@ -290,7 +290,7 @@ def test_a_plan_goes_on_from_a_state_that_is_put_in_its_networks():
 class Progressing(DQN):
     """DQN whose loss depends on how far the run is."""
 
-    updates_alike = True
+    repeatable_updates = True
 
     def evaluate(self, model, batch):
         td_error, loss, metrics = super().evaluate(model, batch)
@@ -300,7 +300,7 @@ class Progressing(DQN):
 class Shrinking(DQN):
     """DQN whose updates change weights by themselves."""
 
-    updates_alike = True
+    repeatable_updates = True
 
     def evaluate(self, model, batch):
         with torch.no_grad():
@@ -311,7 +311,7 @@ class Shrinking(DQN):
 class Bounded(DQN):
     """DQN with a bound that is a tensor."""
 
-    updates_alike = True
+    repeatable_updates = True
 
     def evaluate(self, model, batch):
         td_error, loss, metrics = super().evaluate(model, batch)
@@ -321,7 +321,7 @@ class Bounded(DQN):
 class Odd(DQN):
     """DQN with an operation in a form that plans do not have."""
 
-    updates_alike = True
+    repeatable_updates = True
 
     def evaluate(self, model, batch):
         td_error, loss, metrics = super().evaluate(model, batch)
@@ -331,7 +331,7 @@ class Odd(DQN):
 class Particular(DQN):
     """DQN that is made with a word of its own, and bears rewards of an environment alone, which are all 1."""
 
-    updates_alike = True
+    repeatable_updates = True
 
     def __init__(self, *given, word="own"):
         super().__init__(*given)
@@ -361,7 +361,7 @@ def test_an_algorithm_of_its_own_kind_learns_in_torch_where_it_bears_no_comparis
 class WithCount(DQN):
     """DQN with a metric that is a whole number."""
 
-    updates_alike = True
+    repeatable_updates = True
 
     def evaluate(self, model, batch):
         td_error, loss, metrics = super().evaluate(model, batch)
@@ -371,7 +371,7 @@ class WithCount(DQN):
 class Counting(DQN):
     """DQN whose updates are not alike, though it says so."""
 
-    updates_alike = True
+    repeatable_updates = True
     calls = 0
 
     def evaluate(self, model, batch):
@@ -414,7 +414,7 @@ def test_settings_are_those_of_the_call():
     algorithm, model, batch = minibatch_of(PPO, "CartPole-v1", batch_size=64)
     gradient = planned_gradient(algorithm, model)
     before = gradient(batch)[0].item()
-    algorithm.take_settings(dataclasses.replace(algorithm.config, value_coef=7.0))
+    algorithm.apply_settings(dataclasses.replace(algorithm.config, value_coef=7.0))
     assert gradient(batch)[0].item() != pytest.approx(before, abs=1e-3)
 
 
@@ -440,7 +440,7 @@ def test_minibatches_of_every_shape_have_a_plan():
 class Drawn(PPO):
     """PPO whose loss draws random numbers."""
 
-    updates_alike = True
+    repeatable_updates = True
 
     def loss(self, batch, policy, value):
         loss, metrics = super().loss(batch, policy, value)
@@ -450,7 +450,7 @@ class Drawn(PPO):
 class Weighted(PPO):
     """PPO whose loss has a tensor of its own."""
 
-    updates_alike = True
+    repeatable_updates = True
     weight = torch.tensor(1.0)
 
     def loss(self, batch, policy, value):
@@ -583,7 +583,7 @@ def test_operations_and_their_gradients_are_those_of_torch(name):
     with torch.enable_grad(), recorder:
         out = OPERATIONS[name](x, m)
         (gradient,) = torch.autograd.grad((out * m).sum(), [x])
-    recorder.give_out([out, gradient])
+    recorder.add_outputs([out, gradient])
     plan, read = recorder.plan()
     results = [torch.empty(7, 3), torch.empty(7, 3)]
     for seed in range(2):
@@ -620,7 +620,7 @@ def test_large_tensors_are_computed_row_by_row_as_torch_does(compute, threads, r
     with torch.enable_grad(), recorder:
         out = compute(x, m)
         (gradient,) = torch.autograd.grad(out.square().sum(), [x])
-    recorder.give_out([out, gradient])
+    recorder.add_outputs([out, gradient])
     plan, read = recorder.plan()
     with torch.no_grad():
         x.copy_(torch.randn(rows, 40))
@@ -639,7 +639,7 @@ def test_columns_far_from_zero_lose_no_more_digits_than_their_numbers():
     recorder = Recorder([x, scale := torch.ones(20), shift := torch.zeros(20)])
     with recorder:
         out = columns_normalized(x, scale, shift)
-    recorder.give_out([out])
+    recorder.add_outputs([out])
     plan, read = recorder.plan()
     run(plan, [recorder.inputs[number] for number in read], [out])
     exact = x.double()
@@ -654,7 +654,7 @@ def test_a_sum_with_zeros_stays_as_it_was_before_a_step():
         kept = torch.zeros(3) + weight
         with recorder.between_parts([weight]):
             weight.mul_(10.0)
-        recorder.give_out([kept * 1.0])
+        recorder.add_outputs([kept * 1.0])
     plan, _ = recorder.plan()
     weight.copy_(torch.tensor([1.0, 2.0, 3.0]))
     plan.begin([weight.data_ptr()], [found.data_ptr()], 1)
@@ -670,10 +670,10 @@ def test_a_gradient_that_is_read_behind_its_step_is_refused():
     recorder = Recorder([x])
     with recorder:
         gradient = x * 2.0
-        recorder.give_out([gradient], change=True)
+        recorder.add_outputs([gradient], change=True)
         with recorder.between_parts([]):
             pass
-        recorder.give_out([gradient + 1.0])
+        recorder.add_outputs([gradient + 1.0])
     with pytest.raises(Unplannable, match="after the step"):
         recorder.plan()
 
@@ -695,7 +695,7 @@ def test_operations_in_a_form_that_plans_do_not_have_are_refused(compute):
     x, m = torch.randn(7, 3), torch.ones(7, 3)
     recorder = Recorder([x, m])
     with recorder, pytest.raises(Unplannable):
-        recorder.give_out([compute(x, m)])
+        recorder.add_outputs([compute(x, m)])
         recorder.plan()
 
 
@@ -715,7 +715,7 @@ def test_products_are_those_of_torch_for_narrow_and_wide_matrices(rows, columns)
     recorder = Recorder([a, b])
     with recorder:
         out = a.t() @ b
-    recorder.give_out([out])
+    recorder.add_outputs([out])
     found = torch.empty(rows, columns)
     run(recorder.plan()[0], [a, b], [found])
     torch.testing.assert_close(found, out, rtol=1e-5, atol=1e-5)

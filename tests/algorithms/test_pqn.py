@@ -57,7 +57,7 @@ def test_targets_of_one_step_are_those_of_q_learning():
 @pytest.mark.parametrize("memory", MEMORIES)
 def test_the_loss_is_half_the_mean_squared_error_of_the_values_of_actions_taken_over_steps(memory):
     algorithm, model, batch = begun(memory, LEARNED, batch_size=T * B)
-    (minibatch,) = algorithm.shuffled(batch, T * B, torch.Generator())
+    (minibatch,) = algorithm.shuffled_minibatches(batch, T * B, torch.Generator())
     loss, metrics = algorithm.evaluate(model, minibatch)
     taken = all_values(model, batch)[:-1].gather(2, batch.action.unsqueeze(2)).squeeze(2)
     error = (taken - batch.targets["return"])[:-1]
@@ -83,7 +83,7 @@ def pairs(batch):
 
 def test_a_batch_is_learned_from_num_epochs_times_in_minibatches_towards_the_same_targets():
     algorithm, _, batch = begun(num_epochs=3, batch_size=12)
-    minibatches = list(algorithm.updates(batch, torch.Generator().manual_seed(0)))
+    minibatches = list(algorithm.minibatches(batch, torch.Generator().manual_seed(0)))
     assert [len(each.reward) for each in minibatches] == [12] * 6
     for first, second in zip(minibatches[::2], minibatches[1::2], strict=True):
         rewards = torch.cat((first.reward, second.reward)).sort().values

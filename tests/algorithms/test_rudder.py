@@ -357,7 +357,7 @@ def test_it_goes_on_from_what_it_was_bit_for_bit():
     other = rudder_of()
     one.write_told(0)
     other.predictor.load_state_dict(one.predictor.state_dict())
-    other.go_on(copy.deepcopy(one.state()))
+    other.load_state(copy.deepcopy(one.state()))
     other.recall()
     assert other.quality == one.quality and other.updates == one.updates and len(other.lessons) == len(one.lessons)
     for rudder in (one, other):

@@ -92,7 +92,7 @@ def test_without_temperature_and_width_its_target_is_that_of_clipped_double_ddpg
     weights = models[0].state_dict()
     mean = {name: weights[name][:1] for name in ("actor_head.weight", "actor_head.bias")}
     models[1].load_state_dict({name: mean.get(name, weights[name]) for name in models[1].state_dict()})
-    td3.restart_target(models[1])
+    td3.reset_target(models[1])
     with torch.no_grad():
         models[0].actor_head.bias[1] = -100.0  # the least standard deviation, exp(-5)
     batch = random_transitions(TORQUE)

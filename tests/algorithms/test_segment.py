@@ -66,7 +66,7 @@ def test_minibatches_of_transitions_hold_every_transition_once_and_in_random_ord
     algorithm = make(PPO, num_epochs=1)
     batch = collect(algorithm, make_model(algorithm))
     batch.targets = {"number": torch.arange(T * B).view(T, B)}
-    minibatches = list(algorithm.updates(batch, generator()))
+    minibatches = list(algorithm.minibatches(batch, generator()))
     assert [len(m.reward) for m in minibatches] == [12, 12]
     numbers = torch.cat([m.targets["number"] for m in minibatches])
     assert sorted(numbers.tolist()) == list(range(T * B)) != numbers.tolist()
@@ -80,7 +80,7 @@ def test_minibatches_of_segments_hold_every_segment_once_with_its_memory():
     algorithm = make(PPO, memory="gru", num_epochs=1)
     batch = collect(algorithm, make_model(algorithm))
     batch.targets = {"number": torch.arange(B).expand(T, B)}
-    minibatches = list(algorithm.updates(batch, generator(1)))
+    minibatches = list(algorithm.minibatches(batch, generator(1)))
     assert [m.reward.shape for m in minibatches] == [(T, 2), (T, 2)]
     numbers = [m.targets["number"][0] for m in minibatches]
     assert sorted(torch.cat(numbers).tolist()) == list(range(B))
@@ -94,7 +94,7 @@ def test_the_order_of_minibatches_follows_from_the_generator_and_changes_with_ev
     batch.targets = {"number": torch.arange(T * B).view(T, B)}
 
     def order(source):
-        return torch.cat([m.targets["number"] for m in algorithm.updates(batch, source)]).view(2, T * B).tolist()
+        return torch.cat([m.targets["number"] for m in algorithm.minibatches(batch, source)]).view(2, T * B).tolist()
 
     one, two = generator(7), generator(7)
     passes = [*order(one), *order(one)]
@@ -106,7 +106,7 @@ def test_the_order_of_minibatches_follows_from_the_generator_and_changes_with_ev
 def test_a_minibatch_that_is_all_of_a_batch_is_the_batch_as_it_lies(memory):
     algorithm = make(PPO, memory=memory, batch_size=T * B, num_epochs=2)
     batch = collect(algorithm, make_model(algorithm))
-    updates = list(algorithm.updates(batch, generator()))
+    updates = list(algorithm.minibatches(batch, generator()))
     assert len(updates) == 2
     for update in updates:
         assert update is batch if memory == "gru" else torch.equal(update.action, batch.action.flatten())
@@ -116,7 +116,7 @@ def test_where_nothing_else_is_said_there_is_one_update_from_all_of_a_batch_as_i
     for memory in ("none", "gru"):
         algorithm = make(Recording, memory=memory)
         batch = collect(algorithm, make_model(algorithm))
-        (update,) = algorithm.updates(batch, generator())
+        (update,) = algorithm.minibatches(batch, generator())
         assert torch.equal(update.reward, batch.reward if memory == "gru" else batch.reward.flatten())
 
 
@@ -255,5 +255,5 @@ def test_replayed_observations_are_not_taken_into_the_statistics_a_second_time(m
     assert model.input.moments.count.item() == T + 2
     taken = []
     monkeypatch.setattr(model, "update_layer_statistics", lambda obs, mask: taken.append(obs[mask]))
-    algorithm.follow_statistics(model, batch)
+    algorithm.update_layer_statistics(model, batch)
     assert torch.equal(taken[0], batch.obs[:-1, :2][valid[:, :2]]), "nor into those of layers"

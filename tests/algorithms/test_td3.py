@@ -107,7 +107,7 @@ def test_without_noise_and_with_equal_critics_it_is_ddpg():
     double = {name: torch.cat((tensor, tensor)) if name.startswith("critics.") else tensor for name, tensor in
               single.items()}  # fmt: skip
     models[0].load_state_dict(double)
-    td3.restart_target(models[0])
+    td3.reset_target(models[0])
     for number in range(1, 4):
         batch = random_transitions(TORQUE, seed=number, number=number)
         errors = [largest_error(a.update(m, batch)[0]) for a, m in zip((td3, ddpg), models, strict=True)]

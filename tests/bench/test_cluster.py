@@ -84,7 +84,7 @@ def measured(monkeypatch):
 def test_trainings_take_turns_on_simulated_nodes_and_everything_is_printed_and_written(measured, tmp_path, capsys):
     pytest.importorskip("ray")
     file = tmp_path / "cluster.json"
-    flags = ["--num-workers", "2", "--up-to", "2", "--rounds", "2", "--bench-seconds", "3", "--json", str(file)]
+    flags = ["--num-workers", "2", "--max-nodes", "2", "--rounds", "2", "--bench-seconds", "3", "--json", str(file)]
     assert main(["bench", "cluster", "appo", "--env", "CartPole-v1", *flags]) == 0
     one, two, fewer = (1, 16, "here:1", 3.0), (2, 16, "here:1", 3.0), (1, 4, "here:1", 3.0)
     assert measured == [(2, 2), one, two, fewer, two, fewer, one]
@@ -101,8 +101,8 @@ def test_trainings_take_turns_on_simulated_nodes_and_everything_is_printed_and_w
 
 def test_a_cluster_that_is_there_is_used_and_the_flags_of_prediction_count(measured, capsys):
     pytest.importorskip("ray")
-    flags = ["--address", "10.0.0.1:6379", "--backend", "ray", "--num-workers", "2", "--up-to", "1", "--rounds", "1"]
-    assert main(["bench", "cluster", "appo", "--env", "CartPole-v1", *flags, "--learners", "2"]) == 0
+    flags = ["--address", "10.0.0.1:6379", "--backend", "ray", "--num-workers", "2", "--max-nodes", "1"]
+    assert main(["bench", "cluster", "appo", "--env", "CartPole-v1", *flags, "--rounds", "1", "--learners", "2"]) == 0
     assert {address for _, _, address, _ in measured} == {"10.0.0.1:6379"}
     out = capsys.readouterr().out
     assert "nodes of a cluster, each with 2 rollout workers of 16 lanes" in out and "2 learners of one core:" in out
@@ -112,7 +112,7 @@ def test_a_cluster_that_is_there_is_used_and_the_flags_of_prediction_count(measu
     ("args", "message"),
     [
         ([], "the algorithm comes first: penstock bench cluster"),
-        (["appo", "--env", "CartPole-v1", "--up-to", "0"], "--up-to 0 is not legal: give 1 or more"),
+        (["appo", "--env", "CartPole-v1", "--max-nodes", "0"], "--max-nodes 0 is not legal: give 1 or more"),
         (["appo", "--env", "CartPole-v1", "--gigabits", "0"], "--gigabits 0 is not legal: give a finite number"),
         (["appo", "--env", "CartPole-v1", "--json", "no/where.json"], "there is no directory"),
         (["a3c", "--env", "CartPole-v1"], "a3c cannot use nodes: its rollout workers learn on parameters"),

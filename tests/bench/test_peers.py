@@ -99,7 +99,10 @@ def test_programs_of_peers_are_in_the_source_and_not_in_the_package():
     ("args", "command"),
     [
         (["replay", "--quick"], "python bench/replay.py --quick"),
-        (["throughput", "--install-peers", "--work", "pong"], "python bench/throughput.py --install-peers --work pong"),
+        (
+            ["throughput", "--install-peers", "--workload", "pong"],
+            "python bench/throughput.py --install-peers --workload pong",
+        ),
         (["throughput", "--sample_factory=x y"], "python bench/throughput.py '--sample_factory=x y'"),
         (["ipc"], "python bench/ipc.py"),
         (["ipc", "--faster-fifo", "x"], "python bench/ipc.py --faster-fifo x"),

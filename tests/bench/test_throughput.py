@@ -13,7 +13,7 @@ from comparing import peers, rivals
 from comparing.peers import SAMPLE_FACTORY, STABLE_BASELINES3
 
 from penstock.bench import BenchError, BenchUsageError, engine_run, throughput
-from penstock.bench.throughput import WORKS, Flags, Result, command, run
+from penstock.bench.throughput import WORKLOADS, Flags, Result, command, run
 from penstock.config import ConfigError
 from penstock.engine import preparation
 from penstock.engine.endings import TrainingFailed
@@ -130,7 +130,7 @@ def test_each_work_has_rivals_and_marks_of_its_own(penstock, capsys):
 def test_the_settings_of_every_work_are_legal():
     from penstock.algorithms.appo import APPOConfig
 
-    configs = [APPOConfig(**work.settings) for work in WORKS.values()]
+    configs = [APPOConfig(**work.settings) for work in WORKLOADS.values()]
     assert {config.num_epochs * config.num_minibatches for config in configs} == {1}
 
 
@@ -150,8 +150,8 @@ def test_a_peer_that_fails_ends_the_bench_and_says_why(penstock, program, messag
 
 
 def test_an_environment_that_is_not_installed_is_named_with_the_way_to_get_it(penstock, monkeypatch):
-    monkeypatch.setitem(WORKS, "pong", replace(WORKS["pong"], module="not_there"))
-    with pytest.raises(BenchUsageError, match=r"--work pong needs more than Penstock itself: pip install 'penstock\["):
+    monkeypatch.setitem(WORKLOADS, "pong", replace(WORKLOADS["pong"], module="not_there"))
+    with pytest.raises(BenchUsageError, match=r"--workload pong needs more .*: pip install 'penstock\["):
         run(Flags(("cartpole", "pong")))
     assert penstock == []
 
@@ -160,10 +160,10 @@ def test_an_environment_that_is_not_installed_is_named_with_the_way_to_get_it(pe
     ("args", "message"),
     [
         (
-            ["--work", "cartpol"],
-            "--work cartpol is unknown; did you mean 'cartpole'? (legal: cartpole, cartpole-vector",
+            ["--workload", "cartpol"],
+            "--workload cartpol is unknown; did you mean 'cartpole'? (legal: cartpole, cartpole-vector",
         ),
-        (["--work"], "--work names nothing to measure (legal: cartpole"),
+        (["--workload"], "--workload names nothing to measure (legal: cartpole"),
         (["--rounds", "0"], "--rounds 0 is not legal"),
         (["--seconds", "0"], "--seconds 0 is not legal"),
         (["--json", "/no/such/directory/x.json"], "there is no directory /no/such/directory"),
@@ -195,8 +195,8 @@ def simulation(monkeypatch):
 
 @pytest.fixture
 def pong_of_12_workers(monkeypatch):
-    settings = {**WORKS["pong"].settings, "num_workers": 12}
-    monkeypatch.setitem(WORKS, "pong", replace(WORKS["pong"], settings=settings, module=None))
+    settings = {**WORKLOADS["pong"].settings, "num_workers": 12}
+    monkeypatch.setitem(WORKLOADS, "pong", replace(WORKLOADS["pong"], settings=settings, module=None))
 
 
 def test_on_a_cpu_pure_simulation_is_shown_without_marks(pong_of_12_workers, simulation, monkeypatch, capsys):

@@ -196,24 +196,24 @@ def test_a_film_plays_beside_the_curve_at_whose_steps_it_was_taken(browser, runs
     with dashboard_of(runs) as served:
         open_run(browser, served, "live")
         shown = waited(browser, lambda: browser.execute_script(marks))
-        assert [title for title, _ in shown] == ["Film of step 100", "Film of step 200, step-200-2.mp4"]
+        assert [title for title, _ in shown] == ["Video of step 100", "Video of step 200, step-200-2.mp4"]
         assert shown[0][1] + 20 < shown[1][1]
         mark = browser.find_element(By.CSS_SELECTOR, ".mark")
         mark.send_keys(Keys.ENTER)
         film = mark.find_element(By.XPATH, "ancestor::figure/following-sibling::figure[1]")
         name, video = film.find_element(By.CSS_SELECTOR, ".title"), film.find_element(By.TAG_NAME, "video")
-        assert name.text == "step-100.mp4" and video.get_attribute("src").endswith("/films/step-100.mp4")
+        assert name.text == "step-100.mp4" and video.get_attribute("src").endswith("/videos/step-100.mp4")
         film.find_element(By.TAG_NAME, "button").send_keys(Keys.ENTER)
-        assert not browser.find_elements(By.CSS_SELECTOR, ".film") and browser.switch_to.active_element == mark
+        assert not browser.find_elements(By.CSS_SELECTOR, ".video") and browser.switch_to.active_element == mark
         mark.send_keys(Keys.ENTER)
         (live.directory.path / "videos" / "step-200-2.mp4").unlink()
         (live.directory.path / "videos" / "step-302.mp4").write_bytes(b"no film")
         waited(browser, lambda: [title for title, _ in browser.execute_script(marks)] == [
-            "Film of step 100", "Film of step 302"
+            "Video of step 100", "Video of step 302"
         ])  # fmt: skip
         assert browser.switch_to.active_element == mark
-        assert browser.find_element(By.CSS_SELECTOR, ".film").is_displayed()
-        waited(browser, lambda: text_of(browser, "[data-film] figcaption").endswith("step-302.mp4 | other.mp4"))
+        assert browser.find_element(By.CSS_SELECTOR, ".video").is_displayed()
+        waited(browser, lambda: text_of(browser, "[data-video] figcaption").endswith("step-302.mp4 | other.mp4"))
         choose(browser, "x", "seconds")
         choose(browser, "from", "15")
         choose(browser, "to", "35")
@@ -668,12 +668,12 @@ def of_kinds(runs):
          "opponents": [{"steps": 64, "rating": 1.0, "score": 0.5, "wins": 1, "draws": 0, "losses": 1, "policy": EVIL}]}
         for name, rating in (("red", 50.0), (EVIL, -7.0))
     ]  # fmt: skip
-    node = {"name": "node-0", "host": EVIL, "lanes": 8, "is_there": True, "steps_per_second": 123.0, "policy_lag": 1.0}
-    node |= {"bytes_per_second": 5e3, "faults": 2, "stale": 1, "doubled": 0, "missing": 0, "learner": 0}
+    node = {"name": "node-0", "host": EVIL, "is_connected": True, "policy_lag": 1.0, "faults": 2, "missing": 0}
+    node |= {"lanes": 8, "steps_per_second": 123.0, "bytes_per_second": 5e3, "stale": 1, "duplicates": 0, "learner": 0}
     path = run.directory.path / "status.json"
-    left = node | {"name": "node-1", "is_there": False, "has_left": True}
-    gateway = node | {"name": "gateway-0", "nodes": 2, "nodes_there": 1}
-    changes = {"policies": policies, "gateways": [gateway], "nodes": [node, left], "nodes_asked": "1 to 2"}
+    left = node | {"name": "node-1", "is_connected": False, "has_left": True}
+    gateway = node | {"name": "gateway-0", "nodes": 2, "nodes_connected": 1}
+    changes = {"policies": policies, "gateways": [gateway], "nodes": [node, left], "nodes_requested": "1 to 2"}
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
     config = json.loads((run.directory.path / "config.json").read_text())
     config["run"]["policies"] = ["red", EVIL]
@@ -720,7 +720,8 @@ def test_policies_games_nodes_and_lineage_have_parts_of_the_page(browser, runs):
         waited(browser, lambda: browser.find_elements(By.CSS_SELECTOR, ".lineage path"))
         index = text_of(browser, ".index button").split(" | ")
         assert index[:3] == ["Learning", "Policies", "Nodes"] and {"Population", "Speed", "Settings"} <= set(index)
-        waited(browser, lambda: browser.find_elements(By.CSS_SELECTOR, ".mark[title='Film of step 601']:not([hidden])"))
+        mark = ".mark[title='Video of step 601']:not([hidden])"
+        waited(browser, lambda: browser.find_elements(By.CSS_SELECTOR, mark))
         rows = text_of(browser, "[aria-label=Policies] tbody tr")
         assert "red6004.25050 ± 121" in rows and f"{EVIL}6004.250-7 ± 121" in rows
         assert "75 % won, 25 % drawnof 4 games" in text_of(browser, "[aria-label^='Games won'] td")

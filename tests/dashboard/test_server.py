@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from penstock.dashboard.files import RunFile, pieces_of, text_of
-from penstock.masking import masked, masked_command
+from penstock.redaction import masked, masked_command
 from penstock.runs.lock import LOCK
 from penstock.studies.searches import importance_of
 from tests.dashboard.serving import dashboard_of, event
@@ -130,10 +130,10 @@ def test_without_control_no_run_can_be_stopped_or_labelled(served, ids):
         "/static/../server.py", "/static/..%2fserver.py", "/static/%2e%2e/server.py", "/static/..\\server.py",
         "/static//etc/passwd", "/static/index.html", "/static/app.js%00", "/../../etc/passwd", "//etc/passwd",
         "/api/runs/..%2f..%2fsecret", "/api/runs/../runs/x", "/api/runs/good", "/api/runs/good/history",
-        "/api/runs/ID/films/1", "/api/runs/ID/films/-1", "/api/runs/ID/films/..%2f..%2fconfig.json",
+        "/api/runs/ID/videos/1", "/api/runs/ID/videos/-1", "/api/runs/ID/videos/..%2f..%2fconfig.json",
         "/api/runs/ID/files/config.json", "/api/runs/ID/files/..%2f..%2fsecret.json",
         "/api/runs/ID/files/../config.json",
-        "/api/runs/ID/films/z.mp4", "/api/runs/x/lineage", "/api/runs/x/episode", "/api/runs/ID/episode/x",
+        "/api/runs/ID/videos/z.mp4", "/api/runs/x/lineage", "/api/runs/x/episode", "/api/runs/ID/episode/x",
         "/api/runs/..%2f..%2fsecret/episode", "/api/runs/ID/lineage/..%2fconfig.json",
         "/api/runs/..%2f..%2fsecret/lineage", "/api/runs/ID/config.json", "/api/runs/ID%2f..%2fgood",
     ],
@@ -148,8 +148,8 @@ def test_links_lead_out_of_no_run(served, ids):
     code, _, body = served.ask(f"/api/runs/{ids['evil']}/history")
     assert code == 200 and b"SECRET" not in body
     about = json.loads(served.ask(f"/api/runs/{ids['good']}")[2])
-    assert about["films"] == ["step-1.mp4"]
-    code, headers, film = served.ask(f"/api/runs/{ids['good']}/films/step-1.mp4")
+    assert about["videos"] == ["step-1.mp4"]
+    code, headers, film = served.ask(f"/api/runs/{ids['good']}/videos/step-1.mp4")
     assert (code, film, headers["content-type"]) == (200, b"film", "video/mp4")
 
 
@@ -297,7 +297,7 @@ EVERY_ROUTE = {
     "/api/runs/{id}/stream": "/api/runs/EVIL/stream?cursor=CURSOR", "/api/runs/{id}/lineage": "/api/runs/GOOD/lineage",
     "/api/runs/{id}/episode": "/api/runs/GOOD/episode", "/api/runs/{id}/progress": "/api/runs/GOOD/progress",
     "/api/runs/{id}/files": "/api/runs/EVIL/files", "/api/runs/{id}/files/{file}": "/api/runs/GOOD/files/CONFIG",
-    "/api/runs/{id}/films/{name}": "/api/runs/GOOD/films/step-1.mp4",
+    "/api/runs/{id}/videos/{name}": "/api/runs/GOOD/videos/step-1.mp4",
     "/api/runs/{id}/stop": "/api/runs/GOOD/stop", "/api/runs/{id}/labels": "/api/runs/GOOD/labels",
 }  # fmt: skip
 """A legal request of each route; capitals stand for ids."""

@@ -55,7 +55,7 @@ def test_a_node_that_is_cut_off_ends_its_part_and_takes_its_lanes_again_when_it_
     def plot():
         """Events of the node, in step with the run: each `yield` waits for the run's next status."""
         status = yield True
-        while len(status.nodes) < 2 or not all(node.is_there for node in status.nodes):
+        while len(status.nodes) < 2 or not all(node.is_connected for node in status.nodes):
             status = yield True
         number = next(n for n, node in enumerate(status.nodes) if node.host == "right")
 
@@ -65,9 +65,9 @@ def test_a_node_that_is_cut_off_ends_its_part_and_takes_its_lanes_again_when_it_
         steps = status.steps
         while right.of_a_run():  # the run goes on with the other node, until nothing of it is left on this one
             status = yield True
-        assert status.steps > steps and not status.nodes[number].is_there
+        assert status.steps > steps and not status.nodes[number].is_connected
         right.mend()
-        while not status.nodes[number].is_there:
+        while not status.nodes[number].is_connected:
             right.keep_ray(cluster.address)  # where the head took it for dead
             status = yield True
 
@@ -87,7 +87,7 @@ def test_a_node_that_is_cut_off_ends_its_part_and_takes_its_lanes_again_when_it_
     next(story)
     with Trainer(APPO, **apart, total_steps=10**9) as trainer:
         result = trainer.train(on_update=story.send, quiet=True)
-    assert result.stopped == "callback" and result.mean_return > 100.0
+    assert result.stop_reason == "callback" and result.mean_return > 100.0
     assert "raylet" not in capsys.readouterr().out  # Ray would show the end of its log
     for name, node in cluster.nodes.items():
         wait_until(lambda node=node: not node.of_a_run(), f"nothing of the run is left on {name}")
@@ -100,19 +100,19 @@ def test_a_learner_whose_node_is_cut_off_is_missed_until_it_is_back(apart, clust
     def plot():
         """The same of a node that has a learner."""
         status = yield True
-        while status.experience.get("learners/together") != 2:
+        while status.experience.get("learners/active") != 2:
             status = yield True
         assert [(node.host, node.learner) for node in status.nodes] == [(left.name, 0), (right.name, 1)]
 
         right.cut()
-        while status.experience["learners/together"] == 2:
+        while status.experience["learners/active"] == 2:
             status = yield True
         updates = status.updates
         while right.of_a_run():  # the first learner goes on alone
             status = yield True
-        assert status.updates > updates and not status.nodes[1].is_there and status.nodes[1].faults == 1
+        assert status.updates > updates and not status.nodes[1].is_connected and status.nodes[1].faults == 1
         right.mend()
-        while status.experience["learners/together"] != 2:
+        while status.experience["learners/active"] != 2:
             right.keep_ray(cluster.address)
             status = yield True
         yield False
@@ -121,7 +121,7 @@ def test_a_learner_whose_node_is_cut_off_is_missed_until_it_is_back(apart, clust
     next(story)
     settings = {**apart, "nodes": {left.name: 1}, "num_learners": 2, "learner_nodes": {right.name: 1}}
     with Trainer(PPO, **settings, segment_length=32, total_steps=10**9) as trainer:
-        assert trainer.train(on_update=story.send, quiet=True).stopped == "callback"
+        assert trainer.train(on_update=story.send, quiet=True).stop_reason == "callback"
     for name, node in cluster.nodes.items():
         wait_until(lambda node=node: not node.of_a_run(), f"nothing of the run is left on {name}")
 
@@ -145,13 +145,13 @@ def test_a_run_takes_nodes_that_come_and_gives_back_those_that_go(kept_launcher,
             status = yield True
             while not (status.nodes and status.nodes[0].steps > 1_000):
                 status = yield True
-            assert [node.host for node in status.nodes] == ["first"] and status.nodes_in_words == "1 of 1 to 2"
+            assert [node.host for node in status.nodes] == ["first"] and status.nodes_summary == "1 of 1 to 2"
             second.keep_ray(cluster.address)
             while len(status.nodes) < 2 or status.nodes[1].steps < 1_000:
                 status = yield True
-            assert status.nodes[1].host == "second" and status.nodes_in_words == "2 of 1 to 2"
+            assert status.nodes[1].host == "second" and status.nodes_summary == "2 of 1 to 2"
             drained(cluster.address, nodes_of(trainer)[0].host.machine.id)
-            while status.nodes[0].is_there:
+            while status.nodes[0].is_connected:
                 status = yield True
             assert (status.nodes[0].state, status.nodes[0].faults) == ("left", 0)
             others = status.nodes[1].steps
@@ -169,7 +169,7 @@ def test_a_run_takes_nodes_that_come_and_gives_back_those_that_go(kept_launcher,
         next(story)
         settings = {**CARTPOLE, "backend": "ray", "address": cluster.address, "nodes": "1:2", "run_dir": tmp_path / "r"}
         with Trainer(APPO, **settings, total_steps=10**9) as trainer:
-            assert trainer.train(on_update=story.send, quiet=True).stopped == "callback"
+            assert trainer.train(on_update=story.send, quiet=True).stop_reason == "callback"
         for node in (first, second):
             wait_until(lambda node=node: not node.of_a_run(), f"nothing of the run is left on {node.name}")
     log = (tmp_path / "r" / "log.txt").read_text()

@@ -64,7 +64,7 @@ def learn(algorithm, model, batches, gradient=None):
     updater.gradient = gradient or partial(algorithm.gradient, model, autocast=algorithm.autocast(CPU))
     for updates, batch in enumerate(batches):
         metrics = updater.learn(copy.deepcopy(batch))
-        algorithm.updated(model, updates)
+        algorithm.after_update(model, updates)
     return metrics
 
 

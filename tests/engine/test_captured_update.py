@@ -131,10 +131,10 @@ def test_graphs_are_recorded_anew_when_settings_or_the_memory_of_optimisers_are_
     algorithm, model = begun_with(SAC)
     update = captured(algorithm, model)
     learn(algorithm, model, update, range(1, 10))
-    algorithm.take_settings(dataclasses.replace(algorithm.config, tau=0.5))
+    algorithm.apply_settings(dataclasses.replace(algorithm.config, tau=0.5))
     expected, plain = begun_with(SAC)
     plain.load_state_dict(model.state_dict())
-    expected.take_settings(algorithm.config)
+    expected.apply_settings(algorithm.config)
     expected.inherit(copy.deepcopy(algorithm.learning_state()))
     expected.generator.set_state(algorithm.generator.get_state())
     learn(algorithm, model, update, range(10, 20))
@@ -154,7 +154,7 @@ class Altered(SAC):
 @pytest.mark.parametrize(
     ("kind", "settings", "reason"),
     [
-        (Altered, {}, "Altered does not declare its updates alike (updates_alike)"),
+        (Altered, {}, "Altered does not declare its updates repeatable (repeatable_updates)"),
         (DQN, {"optimizer": "rmsprop"}, "TorchRMSProp needs numbers from the host at each step"),
     ],
 )

@@ -194,7 +194,7 @@ def test_captured_updates_learn_what_updates_operation_by_operation_learn(exact,
             batch.records = {"logits": policy[:-1].flat, "value": value[:-1]}
             batch = batch.map(lambda name, tensor: tensor.to(GPU))
             metrics = updater.learn(batch)
-            made.updated(model, seed)
+            made.after_update(model, seed)
         learned.append((model.state_dict(), metrics))
     assert gradient._graphs._captured, "nothing was captured"
     for name, tensor in learned[0][0].items():

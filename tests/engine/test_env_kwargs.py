@@ -14,7 +14,7 @@ from penstock.cli import main
 from penstock.config import ConfigError
 from penstock.config.saved import LARGEST, NOT_SAVED, restored, saved
 from penstock.play.scoring import evaluate_run
-from penstock.travelling import packed
+from penstock.serialization import packed
 from tests.engine.inside import policy_of
 
 SERIAL = {"backend": "serial", "num_workers": 1, "num_envs_per_worker": 2, "segment_length": 8, "batch_size": 16}

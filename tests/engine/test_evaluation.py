@@ -199,7 +199,7 @@ class EveryThirdIsEndless(LaneBound):
 def test_in_place_of_episodes_that_do_not_end_others_are_played_and_all_are_told_apart(vectorize):
     run = a_policy(env={"make": EveryThirdIsEndless, "vector": vectorized}[vectorize], vectorize=vectorize)
     evaluation = score(run, 100, max_steps=20)  # 25 lanes, four whole episodes each
-    assert (evaluation.asked, evaluation.finished, evaluation.unfinished) == (100, 100, 50)
+    assert (evaluation.requested, evaluation.finished, evaluation.unfinished) == (100, 100, 50)
     assert evaluation.episodes == 150 and evaluation.lengths == (3,) * 100 + (20,) * 50
     assert evaluation.returns == evaluation.lengths, "of those given up, what they had returned by then"
 
@@ -209,7 +209,7 @@ def test_an_evaluation_ends_when_as_many_episodes_were_given_up_as_it_was_asked_
     evaluation = score(run, 50, seed=5, max_steps=20)  # 25 lanes, two episodes each
     endless = sum(EndsIfEven.length_of(lane_seed(5, SCORING_LANES + lane, 0)) < 0 for lane in range(25))
     assert 0 < endless < 25
-    assert (evaluation.asked, evaluation.finished) == (50, 2 * (25 - endless))
+    assert (evaluation.requested, evaluation.finished) == (50, 2 * (25 - endless))
     assert evaluation.unfinished == endless * math.ceil(50 / endless)
 
 
@@ -400,9 +400,9 @@ def test_every_episode_of_every_evaluation_is_written_down(tmp_path):
     episodes = episodes_of(tmp_path / "run", eval_interval=0.25, eval_exploration=True)
     steps = sorted({episode["steps"] for episode in episodes})
     assert len(episodes) == 40 * len(steps) and len(steps) == 4 and steps[-1] == 160
-    names = {"steps", "seconds", "time", "version", "asked", "return", "length", "is_finished"}
+    names = {"steps", "seconds", "time", "version", "requested", "return", "length", "is_finished"}
     assert all(episode.keys() == names and episode["is_finished"] for episode in episodes)
-    assert {episode["asked"] for episode in episodes} == {40}
+    assert {episode["requested"] for episode in episodes} == {40}
     assert all(episode["length"] == 1 and episode["version"] == episode["steps"] / 16 for episode in episodes)
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     of_last = [episode["return"] for episode in episodes if episode["steps"] == 160]

@@ -390,7 +390,7 @@ def test_an_evaluation_that_does_not_end_keeps_no_run_from_its_end_and_costs_not
     settings = {**TINY, **env, **evaluation, "max_seconds": 0.5, "total_steps": 64}
     with Trainer(APPO, **settings, run_dir=str(run_dir)) as trainer:
         result = trainer.train(quiet=True, on_update=on_update)
-        assert result.stopped in ("steps", "seconds") and not result.reached_target
+        assert result.stop_reason in ("steps", "seconds") and not result.reached_target
         assert saved_before[-2], "the checkpoint was there while the evaluation went on"
         assert RunDirectory.open(run_dir).checkpoints.latest().meta["steps"] == result.steps
     log = (run_dir / "log.txt").read_text()
@@ -414,7 +414,7 @@ def test_a_run_that_made_no_step_in_its_time_has_failed(tmp_path):
     settings = {**TINY, "env": Stuck, "num_workers": 1, "eval_interval": 0, "max_seconds": 1.0}
     with Trainer(APPO, **settings, run_dir=str(tmp_path / "run")) as trainer:
         result = trainer.train(quiet=True)
-    assert (result.stopped, result.steps) == ("seconds", 0)
+    assert (result.stop_reason, result.steps) == ("seconds", 0)
     status = json.loads((tmp_path / "run" / "status.json").read_text())
     assert status["state"] == "failed" and "no step" in status["reason"]
 
@@ -493,7 +493,7 @@ def test_a_full_disk_is_warned_of_and_training_goes_on_with_the_last_good_checkp
             trainer.save(str(tmp_path / "elsewhere"))
         last = trainer.train(64, quiet=True)
         assert last.steps > after.steps > good.steps
-        assert not good.unsaved and "File too large" in after.unsaved and "File too large" in last.unsaved
+        assert not good.save_error and "File too large" in after.save_error and "File too large" in last.save_error
         assert RunDirectory.open(run_dir).checkpoints.latest().meta["steps"] == good.steps
         assert [p.name for p in (run_dir / "checkpoints").iterdir()] == [str(good.steps)]
         for limit in (full, full, full, roomy, full):

@@ -76,7 +76,7 @@ def films(path):
 def test_few_films_spread_over_the_training_and_the_weights_are_those_without(tmp_path):
     import av
 
-    found, steps = trained(tmp_path / "filmed", eval_films=3)
+    found, steps = trained(tmp_path / "filmed", eval_videos=3)
     made = films(tmp_path / "filmed")
     assert len(steps) > 5 and len(made) == 3 and made[-1] == f"step-{steps[-1]}.mp4"
     kept = [int(name[5:-4]) for name in made]
@@ -98,27 +98,27 @@ def test_a_file_that_took_the_place_of_a_film_and_films_of_others_stay(tmp_path)
                 (tmp_path / "mine").write_text("mine")
                 os.replace(tmp_path / "mine", run / "videos" / name)
 
-    trained(run, eval_films=2, on_update=replace)
+    trained(run, eval_videos=2, on_update=replace)
     mine = [name for name in films(run) if (run / "videos" / name).read_bytes() == b"mine"]
     assert len(mine) == 2 and "step-9.mp4" in mine and len(films(run)) in (3, 4)
 
 
 def test_a_film_that_fails_ends_no_training_and_leaves_no_file(tmp_path):
-    _, steps = trained(tmp_path / "run", Failing, eval_films=2)
+    _, steps = trained(tmp_path / "run", Failing, eval_videos=2)
     log = (tmp_path / "run" / "log.txt").read_text()
-    assert len(steps) > 5 and log.count("warning: no film of the evaluation") == 1 and "the screen is gone" in log
+    assert len(steps) > 5 and log.count("warning: no video of the evaluation") == 1 and "the screen is gone" in log
     assert os.listdir(tmp_path / "run" / "videos") == []
     assert 2 <= Failing.drawn - 1 <= 5 < len(steps), "one at the start, then films are spaced, not of each evaluation"
 
 
 def test_what_cannot_be_filmed_is_refused_before_anything_is_written(tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match=r"Undrawn cannot be filmed: its render_mode is None"):
-        trained(tmp_path / "run", Undrawn, eval_films=2)
-    with pytest.raises(ConfigError, match="eval_films=1 is not legal"):
-        trained(tmp_path / "run", eval_films=1)
-    with pytest.raises(ConfigError, match="eval_films=2 is not legal with run_dir=None, eval_interval=0"):
-        trained(tmp_path / "run", eval_films=2, eval_interval=0)
+        trained(tmp_path / "run", Undrawn, eval_videos=2)
+    with pytest.raises(ConfigError, match="eval_videos=1 is not legal"):
+        trained(tmp_path / "run", eval_videos=1)
+    with pytest.raises(ConfigError, match="eval_videos=2 is not legal with run_dir=None, eval_interval=0"):
+        trained(tmp_path / "run", eval_videos=2, eval_interval=0)
     monkeypatch.setitem(sys.modules, "av", None)
     with pytest.raises(ConfigError, match=r"pip install 'penstock\[video\]'"):
-        trained(tmp_path / "run", eval_films=2)
+        trained(tmp_path / "run", eval_videos=2)
     assert not (tmp_path / "run").exists()

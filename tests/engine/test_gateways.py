@@ -117,7 +117,7 @@ def test_a_lost_node_of_a_gateway_is_made_up_for_there_and_its_successor_goes_on
         assert not t.home.arena.columns["valid"].any()
         t.home.learn()
     else:
-        t.until(lambda: gateway.seen()[1].is_there is False)
+        t.until(lambda: gateway.seen()[1].is_connected is False)
         assert t.home.full() == []
     small.fill([0])  # the other goes on
     t.until(lambda: of_node(t.home.arena, small.arena, 0) in t.home.full())
@@ -145,7 +145,7 @@ def test_a_lost_gateway_frees_what_its_nodes_were_granted_and_another_takes_its_
     for node in (small, large):
         wait_for_loss(node)
         node.close()
-    t.until(lambda: not t.home.seen()[0].is_there)
+    t.until(lambda: not t.home.seen()[0].is_connected)
     t.until(lambda: not len(t.home.arena.slots.owned_by(0, SlotState.WRITING)))
     t.until(lambda: len(t.home.full()) == (12 if takes_turns else 0))
     assert not t.home.arena.columns["valid"].any()
@@ -155,7 +155,7 @@ def test_a_lost_gateway_frees_what_its_nodes_were_granted_and_another_takes_its_
         t.home.learn()
     t.until(lambda: len(small.free()) == 4)
     small.fill([2])
-    t.until(lambda: of_node(t.home.arena, small.arena, 2) in t.home.full() and t.home.seen()[0].is_there)
+    t.until(lambda: of_node(t.home.arena, small.arena, 2) in t.home.full() and t.home.seen()[0].is_connected)
     require_same_segment(t.home.arena, small.arena, 2)
 
 
@@ -312,7 +312,7 @@ def test_of_nodes_whose_state_has_not_changed_a_gateway_shows_figures_at_interva
 
     def news(seconds: float, **there: bool) -> list[int]:
         clock[0] += seconds
-        statuses = {int(name[1:]): NodeStatus(host="a", is_there=is_there) for name, is_there in there.items()}
+        statuses = {int(name[1:]): NodeStatus(host="a", is_connected=is_in) for name, is_in in there.items()}
         host._take("receiver", NodesSeen(statuses))
         return list(host._news())
 

@@ -107,7 +107,7 @@ class NoReward(Places):
 class Prioritizing(DQN):
     """Finds first priorities of its own."""
 
-    def first_priorities(self):
+    def initial_priorities(self):
         return absolute_td_error
 
 
@@ -289,7 +289,7 @@ def test_a_killed_rollout_worker_is_replaced_and_relabels_on(tmp_path):
                 killed.append(os.kill(backend.pids["rollout-0"], signal.SIGKILL))
             return not (status.restarts and status.steps > 800)
 
-        assert trainer.train(quiet=True, on_update=kill).stopped == "callback"
+        assert trainer.train(quiet=True, on_update=kill).stop_reason == "callback"
         result = trainer.train(200, quiet=True)
         assert killed and trainer.status.restarts == 1
         assert trainer.status.replay_rows >= min(4 * result.steps, 20_000)

@@ -85,7 +85,7 @@ def test_a_synchronous_learner_takes_the_lanes_in_their_order():
 
 
 def test_a_batch_that_has_waited_long_enough_is_closed_and_late_segments_are_in_the_next(monkeypatch):
-    run, learner = a_run(PPO, batch_wait=2.0, num_epochs=1, batch_size=8)
+    run, learner = a_run(PPO, batch_timeout=2.0, num_epochs=1, batch_size=8)
     clock = [100.0]
     monkeypatch.setattr("penstock.engine.paths.segment_learner.time.monotonic", lambda: clock[0])
     batches = []
@@ -119,7 +119,7 @@ def test_a_batch_that_has_waited_long_enough_is_closed_and_late_segments_are_in_
     assert learner.poll()  # at once: all are there
     assert batches[1].valid[:, late].tolist() == steps[:, late].tolist()
     experience = learner.experience()
-    assert experience["left_out"] == 2 and experience["policy_lag/min"] == 0 < experience["policy_lag/max"]
+    assert experience["late_segments"] == 2 and experience["policy_lag/min"] == 0 < experience["policy_lag/max"]
     run.close()
 
 

@@ -47,17 +47,17 @@ class Kills:
     def __init__(self, trainer, victims):
         self._backend = supervisor_of(trainer).backend
         self._victims = list(victims)
-        self._meetings = trainer.status.experience.get("learners/meetings", 0)
+        self._meetings = trainer.status.experience.get("learners/rendezvous", 0)
         self._meetings -= bool(self._meetings)  # what is together now counts
         self.updates = []
 
     def __call__(self, status):
         learners = status.experience
-        is_new = learners.get("learners/meetings", 0) > self._meetings
-        if not (is_new and learners["learners/together"] == 2 and status.updates):
+        is_new = learners.get("learners/rendezvous", 0) > self._meetings
+        if not (is_new and learners["learners/active"] == 2 and status.updates):
             return True
         self.updates.append(status.updates)
-        self._meetings = learners["learners/meetings"]
+        self._meetings = learners["learners/rendezvous"]
         if not self._victims:
             return False
         os.kill(self._backend.pids[self._victims.pop(0)], signal.SIGKILL)
@@ -94,7 +94,7 @@ def all_killed(trainer):
         torch.testing.assert_close(tensor, before[name], rtol=0, atol=0)
     trainer.train(100, quiet=True)
     now = trainer.status
-    assert now.experience["learners/together"] == 2
+    assert now.experience["learners/active"] == 2
     assert status.steps < now.steps < status.steps + 500 and status.updates < now.updates < status.updates + 500
     log = (Path(status.run_dir) / "log.txt").read_text()
     assert f"published last, of step {status.steps:,}: it is new, and no other has learned yet" in log
@@ -129,8 +129,8 @@ import ast, sys
 import penstock
 
 with penstock.PPO(**ast.literal_eval(sys.argv[1])) as trainer:
-    trainer.train(quiet=True, on_update=lambda status: status.experience.get("learners/together") != 2)
-    assert trainer.status.experience["learners/together"] == 2
+    trainer.train(quiet=True, on_update=lambda status: status.experience.get("learners/active") != 2)
+    assert trainer.status.experience["learners/active"] == 2
 """
 
 
@@ -298,7 +298,7 @@ def test_each_learner_has_a_policy_worker_that_is_replaced_when_it_is_killed(alg
             os.kill(pids_of(trainer)[name], signal.SIGKILL)
             wait_until(lambda: trainer.train(300, quiet=True) and trainer.status.restarts == number, "it is replaced")  # noqa: B023
             keeps_learning(trainer)
-        assert trainer.status.experience["learners/together"] == 2
+        assert trainer.status.experience["learners/active"] == 2
         family = Watched(roles_of(trainer))
     assert family.left_after(0.0) == []
 
@@ -322,5 +322,5 @@ def test_learners_with_policy_workers_in_their_processes_are_replaced_with_them(
 def test_learners_on_gpus_of_their_own_learn_together():
     with Trainer(PPO, **TINY, num_learners=2, device="cuda", run_dir=None, total_steps=2_000) as trainer:
         trainer.train(quiet=True)
-        assert trainer.status.experience["learners/together"] == 2
+        assert trainer.status.experience["learners/active"] == 2
         assert min(acting(trainer)) > 0.0

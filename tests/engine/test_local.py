@@ -163,7 +163,7 @@ def test_a_trainer_closed_by_another_thread_ends_as_an_interrupted_one(tmp_path)
         assert has_begun.wait(60)
         trainer.close()
         thread.join()
-    assert ended[0].stopped == "interrupted"
+    assert ended[0].stop_reason == "interrupted"
     assert f"at step {ended[0].steps:,}: go on with train(), or after close() with Trainer.resume(" in messages[0]
     with Trainer.resume(tmp_path / "run") as trainer:
         assert trainer.status.steps == ended[0].steps

@@ -137,7 +137,7 @@ def test_the_target_of_a_link_is_made_again(tmp_path):
         trainer.train(256, quiet=True)
         shutil.rmtree(tmp_path / "scratch")
         result = trainer.train(256, quiet=True)
-    assert not result.unsaved
+    assert not result.save_error
     assert RunDirectory.open(tmp_path / "scratch" / "run").checkpoints.latest_steps() == result.steps
 
 

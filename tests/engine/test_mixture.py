@@ -72,7 +72,7 @@ def test_with_a_queue_alone_a_run_is_what_it_is_without_sources():
             return algo.get_parameters()[0], algo.status.experience
 
     (plain, shown), (queue, same) = weights(), weights(replay=["queue:1"])
-    assert identical(plain, queue) and shown == same and "replay/ahead" not in shown
+    assert identical(plain, queue) and shown == same and "replay/prefetched" not in shown
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -132,7 +132,7 @@ def test_sources_learn_in_processes(kind, memory):
         shown, name = algo.status.experience, kind.partition(",")[0]
         assert result.steps >= 1_200 and algo.status.updates > 20
         assert shown[f"replay/{name}/segments"] == 20 and shown[f"replay/{name}/uses"] > 0.5
-        assert (shown["replay/ahead"] > 0) == (name in ("attentive", "elite"))
+        assert (shown["replay/prefetched"] > 0) == (name in ("attentive", "elite"))
     assert processes.left_after(10.0) == []
 
 
@@ -220,7 +220,7 @@ def test_a_killed_rollout_worker_is_replaced_and_the_sources_go_on():
         return not (killed and status.updates > killed[0] + 40 and status.restarts)
 
     with Trainer(IMPALA, **settings, replay=["queue:1/2", "elite:1/2,capacity=20"]) as trainer:
-        assert trainer.train(quiet=True, on_update=kill).stopped == "callback"
+        assert trainer.train(quiet=True, on_update=kill).stop_reason == "callback"
         assert trainer.status.restarts == 1
 
 

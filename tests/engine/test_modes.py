@@ -130,7 +130,7 @@ def test_a_target_network_takes_the_statistics_of_the_model_that_it_follows():
         model.q(torch.randn(8, 3) + 5.0, torch.zeros(8, 1))
     target, own = (network.critic_encoder[1].running_mean for network in (algorithm.target, model))
     assert not torch.equal(target, own)
-    algorithm.move_target(0.01)
+    algorithm.update_target(0.01)
     assert torch.equal(target, own)
 
 

@@ -49,7 +49,7 @@ def test_every_block_is_taken_once_and_every_other_is_counted(sent):
             taken.append(number)
     assert taken == sorted(set(taken))  # each once, in order
     assert counter.stale == sum(incarnation != 1 for incarnation, _ in sent)
-    assert len(taken) + counter.stale + counter.doubled == len(sent)
+    assert len(taken) + counter.stale + counter.duplicates == len(sent)
     assert counter.missing == (taken[-1] - len(taken) if taken else 0)
 
 

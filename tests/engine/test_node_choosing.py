@@ -177,7 +177,7 @@ def test_an_optional_node_stays_away_from_home_while_a_lost_one_waits_for_its_re
 def test_a_run_of_a_range_of_nodes_begins_with_the_least_number():
     assert settled([machine("a", 6), machine("b", 4)], nodes="2:9").num_workers == 4
     config = settled([machine("a")], nodes="1:4", num_workers=2)
-    assert (config.nodes, config.least_nodes, config.num_nodes, config.nodes_asked) == ("1:4", 1, 4, "1 to 4")
+    assert (config.nodes, config.least_nodes, config.num_nodes, config.nodes_requested) == ("1:4", 1, 4, "1 to 4")
     with pytest.raises(ConfigError, match=r"nodes='2:4' asks for at least 2 nodes with 8 cores"):
         settled([machine("a")], nodes="2:4", num_workers=8)
 

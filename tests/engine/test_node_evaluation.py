@@ -113,7 +113,7 @@ def test_evaluators_on_nodes_play_the_episodes_that_one_at_home_would_play_each_
         assert result.number == turn
         found.append(result.policies[0].evaluation)
     assert found[0] == expected and len(set(expected.returns)) > 2
-    assert found[1].returns != expected.returns and found[1].asked == 8
+    assert found[1].returns != expected.returns and found[1].requested == 8
     assert all(len(node.reports) == 2 for node in ends.nodes)
 
 
@@ -141,9 +141,9 @@ def test_games_are_shared_and_their_results_are_joined_for_every_opponent_and_se
         (result,) = ends.play()
         (evaluation,) = (scored.evaluation for scored in result.policies)
         assert [match.opponent for match in evaluation.matches[::2]] == opponents
-        assert all(len(match.returns) == match.asked == 4 for match in evaluation.matches)
+        assert all(len(match.returns) == match.requested == 4 for match in evaluation.matches)
         assert [match.outcomes for match in evaluation.matches[:2]] == [(-1,) * 4, (1,) * 4]
-        assert evaluation.episodes == evaluation.asked == 8
+        assert evaluation.episodes == evaluation.requested == 8
 
 
 def test_all_play_the_weights_of_the_request_whatever_newer_ones_their_nodes_have(make):
@@ -189,7 +189,7 @@ def test_the_target_is_reached_when_fresh_episodes_of_all_evaluators_reach_it_to
     ends.there.send(ends.nodes)  # as the backend does after each report
     (result,) = ends.play()
     (scored,) = result.policies
-    assert result.has_reached_target and len(scored.others) == 1 and scored.evaluation.asked == 4
+    assert result.has_reached_target and len(scored.others) == 1 and scored.evaluation.requested == 4
     assert scored.evaluation.returns != scored.others[0].returns
 
 

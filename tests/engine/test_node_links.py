@@ -131,7 +131,7 @@ def test_a_block_is_byte_for_byte_what_the_node_has_written(ends):
         assert (e.node.slot_memory[there] == e.home.slot_memory[here]).all()
     assert e.home.slots.in_state(SlotState.FULL).tolist() == [2, 3, 7]
     status = e.status()
-    assert status.is_there and status.lanes == 2 and status.policy_lag == 0.0
+    assert status.is_connected and status.lanes == 2 and status.policy_lag == 0.0
     assert status.steps == e.node.columns["valid"].reshape(4, -1)[[0, 1, 3], :4].sum()
     columns = sum(column.nbytes for column in e.node.columns.values()) * 3 / 4
     assert columns < status.nbytes < columns + 600  # a hello, a header, and some bytes for each segment
@@ -214,9 +214,9 @@ def test_a_node_that_sends_nothing_for_too_long_is_gone(ends):
     e = ends()
     e.until(lambda: e.free() == [0, 1, 2, 3])
     (link,) = e.receiver._poller._links.values()
-    for seconds, is_there in ((SILENCE, True), (SILENCE + 0.1, False)):
+    for seconds, is_connected in ((SILENCE, True), (SILENCE + 0.1, False)):
         link.end_if_silent(link._received_at + seconds)
-        assert e.status().is_there == is_there
+        assert e.status().is_connected == is_connected
 
 
 @pytest.mark.parametrize("rounds", [False, True])
@@ -247,7 +247,7 @@ def test_weights_larger_than_a_connection_takes_at_once_arrive_whole_and_nobody_
     hello = Frame(Kind.HELLO, RUN, 1)
     answer = _proof(TOKEN, nonce, hello, text) + text
     stuck.sendall(Frame(Kind.HELLO, RUN, 1, nbytes=len(answer)).packed() + answer)
-    e.until(lambda: e.receiver._lanes[0][0].status().is_there)
+    e.until(lambda: e.receiver._lanes[0][0].status().is_connected)
     for version in (5, 6):
         weights = np.random.default_rng(version).integers(0, 256, 1 << 24, np.uint8)
         e.home.weights.publish(weights, version)
@@ -256,9 +256,9 @@ def test_weights_larger_than_a_connection_takes_at_once_arrive_whole_and_nobody_
         found = np.zeros(1 << 24, np.uint8)
         e.node.weights.read_into(found)
         assert (found == weights).all()
-    assert e.receiver._lanes[0][0].status().is_there
+    assert e.receiver._lanes[0][0].status().is_connected
     stuck.close()
-    e.until(lambda: not e.receiver._lanes[0][0].status().is_there)
+    e.until(lambda: not e.receiver._lanes[0][0].status().is_connected)
     e.close()
 
 
@@ -298,11 +298,11 @@ def test_a_lost_node_that_is_there_again_is_reported_once():
     backend._evaluations, backend._config, backend.has_lanes, told = None, SimpleNamespace(least_nodes=1), True, []
     backend._placement = SimpleNamespace(without=lambda node: "its lanes stand still")
     node, host = Node(0, Wanted(1)), SimpleNamespace(machine=SimpleNamespace(host="amber"), kill=lambda: None)
-    for has_host, is_there in ((True, True), (False, False), (True, False), (True, True), (True, True)):
+    for has_host, is_connected in ((True, True), (False, False), (True, False), (True, True), (True, True)):
         if node.host is not None and not has_host:
             backend._lose(node, "its actor is dead")
         node.host = host if has_host else None
-        backend._take_statuses([node], {0: NodeStatus(is_there=is_there)})
+        backend._take_statuses([node], {0: NodeStatus(is_connected=is_connected)})
     assert len(told) == 2 and told[1].startswith("node-0 is back on ")
 
 
@@ -318,7 +318,7 @@ def test_a_dismissed_node_delivers_what_it_was_granted_and_is_granted_nothing_mo
     e.until(lambda: len(e.home.full) == 2)
     assert e.status().has_left and e.status().state == "left" and e.free() == []
     e.sender.close()
-    e.until(lambda: not e.status().is_there)
+    e.until(lambda: not e.status().is_connected)
     assert not e.status().has_left  # a host in its place is not dismissed
     e.learn()
     e.connect(2)
@@ -377,7 +377,7 @@ def test_a_block_that_comes_twice_and_one_for_slots_that_were_not_granted_are_re
     e.sender._send(np.array([1]))  # by its number it has come already
     e.sender._number = 7
     e.sender._send(np.array([0]))  # its slot is full
-    e.until(lambda: e.status().doubled == 2)
+    e.until(lambda: e.status().duplicates == 2)
     assert e.arrived() == [2] and (e.home.columns["obs"] == kept).all()
     e.fill([1])  # the stream is still in step
     e.until(lambda: len(e.home.full) == 1)
@@ -395,7 +395,7 @@ def test_what_was_counted_of_a_host_that_is_replaced_is_kept(ends):
     e.connect(2)
     e.until(lambda: e.status().weights_nbytes == 2 * before.weights_nbytes)
     after = e.status()
-    assert (after.missing, after.stale, after.doubled) == (2, 0, 0) and after.nbytes > before.nbytes
+    assert (after.missing, after.stale, after.duplicates) == (2, 0, 0) and after.nbytes > before.nbytes
 
 
 @pytest.mark.parametrize("takes_turns", [False, True])
@@ -407,12 +407,12 @@ def test_lanes_of_a_node_that_is_gone_stand_still_and_give_nothing_or_empty_segm
     e.sender.close()
     e.until(lambda: not len(e.home.slots.owned_by(1, SlotState.WRITING)))
     e.until(lambda: len(e.home.full) == (4 if takes_turns else 0))
-    assert not e.home.columns["valid"].any() and not e.status().is_there
+    assert not e.home.columns["valid"].any() and not e.status().is_connected
     assert e.arrived() == ([2, 3, 6, 7] if takes_turns else [])
     if takes_turns:
         e.home.slots.claim(np.arange(8), SlotState.FULL, SlotState.READING, READER)
         e.connect(2)
-        e.until(lambda: e.status().is_there)
+        e.until(lambda: e.status().is_connected)
         e.home.release(np.array([2, 3, 6, 7]))
     else:
         e.connect(2)
@@ -425,7 +425,7 @@ def test_what_is_sent_to_a_node_that_is_lost_meanwhile_goes_nowhere_and_harms_no
     (link,) = e.receiver._poller._links.values()
     link.end()
     link.send([memoryview(b"a grant")])  # the dispatcher had looked before
-    assert not link.is_there and not link._unsent
+    assert not link.is_connected and not link._unsent
 
 
 def test_a_host_that_was_replaced_is_not_let_in_again(ends):
@@ -449,10 +449,10 @@ def test_what_no_node_sends_ends_its_connection_alone(ends):
     e = ends()
     e.until(lambda: e.free() == [0, 1, 2, 3])
     e.sender._stream.send(e.sender._frame(Kind.GRANT))
-    e.until(lambda: not e.status().is_there)
+    e.until(lambda: not e.status().is_connected)
     e.connect(2)
     e.until(lambda: e.free() == [0, 1, 2, 3])
-    assert e.status().is_there
+    assert e.status().is_connected
 
 
 @pytest.mark.long
@@ -468,7 +468,7 @@ def test_strangers_who_say_nothing_or_a_byte_now_and_then_are_closed_and_take_no
                 pass
     ends.connect(2)
     ends.until(lambda: len(ends.free()) > 0)
-    assert ends.status().is_there
+    assert ends.status().is_connected
     for stranger in strangers:
         stranger.close()
     ends.close()
@@ -488,13 +488,13 @@ def test_strangers_who_hold_all_connections_without_a_proof_keep_no_node_out(end
     e = ends()
     e.until(lambda: e.free() == [0, 1, 2, 3])
     e.sender.close()
-    e.until(lambda: not e.status().is_there)
+    e.until(lambda: not e.status().is_connected)
     with contextlib.ExitStack() as strangers:
         for _ in range(6):
             stranger = strangers.enter_context(socket.create_connection(e.address, timeout=5))
             assert stranger.recv(1)
         e.connect(2)
-        e.until(lambda: e.status().is_there)
+        e.until(lambda: e.status().is_connected)
         assert len(e.receiver._listener._acceptor.unproven) == 3, "strangers are still there"
         said = {each.text for each in e.reports if isinstance(each, Note)}
         of_flood = "another came, and 4 had not proven to have the token"
@@ -524,7 +524,7 @@ def test_nodes_connect_again_after_the_receiver_could_open_no_file(ends):
         stranger.close()
     e.connect(2)
     e.until(lambda: e.free() == [0, 1, 2, 3])
-    assert e.status().is_there
+    assert e.status().is_connected
 
 
 def test_nodes_connect_again_after_the_receiver_could_start_no_thread(ends, monkeypatch):
@@ -540,7 +540,7 @@ def test_nodes_connect_again_after_the_receiver_could_start_no_thread(ends, monk
     e.sender.close()
     e.connect(2)
     e.until(lambda: e.free() == [0, 1, 2, 3])
-    assert e.status().is_there
+    assert e.status().is_connected
 
 
 def test_a_connection_that_cannot_be_watched_is_none_of_its_node(ends, monkeypatch):
@@ -549,18 +549,18 @@ def test_a_connection_that_cannot_be_watched_is_none_of_its_node(ends, monkeypat
 
     e = ends()
     e.sender.close()
-    e.until(lambda: not e.status().is_there)
+    e.until(lambda: not e.status().is_connected)
     epoll = e.receiver._poller._epoll
     full = SimpleNamespace(poll=epoll.poll, unregister=epoll.unregister, modify=epoll.modify, register=refuse)
     with monkeypatch.context() as patched:
         patched.setattr(e.receiver._poller, "_epoll", full)
         e.connect(2)
         e.until(lambda: any("too many watches" in getattr(each, "text", "") for each in e.reports))
-        assert not e.status().is_there
+        assert not e.status().is_connected
     e.sender.close()
     e.connect(3)
     e.until(lambda: e.free() == [0, 1, 2, 3])
-    assert e.status().is_there
+    assert e.status().is_connected
 
 
 def cannot_start(thread):

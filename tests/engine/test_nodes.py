@@ -65,8 +65,8 @@ def all_there(trainer):
     backend = supervisor_of(trainer).backend
 
     def shown():
-        nodes = all(node.status.is_there for node in backend._nodes)
-        return nodes and all(gateway.status.nodes_there == len(gateway.nodes) for gateway in backend._gateways)
+        nodes = all(node.status.is_connected for node in backend._nodes)
+        return nodes and all(gateway.status.nodes_connected == len(gateway.nodes) for gateway in backend._gateways)
 
     wait_until(lambda: backend.pump(0.05) or shown(), "home has heard of all nodes")
 
@@ -133,7 +133,7 @@ def test_policies_on_nodes_play_past_versions_of_each_other(on_nodes, algorithm,
             have_met = all(sum(policy == number for policy, _ in seen) > 2 for number in range(2))
             return not (have_met and all(node.steps for node in status.nodes))
 
-        assert trainer.train(quiet=True, on_update=go_on).stopped == "callback"
+        assert trainer.train(quiet=True, on_update=go_on).stop_reason == "callback"
         assert not any(node.faults for node in trainer.status.nodes)
 
 
@@ -144,7 +144,9 @@ def test_a_run_learns_though_a_host_is_killed_and_leaves_nothing_behind(on_nodes
     def kill_one(status):
         at_home = pids_of(trainer)
         pids.update(at_home[role] for role in at_home if role != "launcher")  # which other tests use, too
-        brought = [node.is_there and node.steps > was + 5_000 for node, was in zip(status.nodes, began, strict=True)]
+        brought = [
+            node.is_connected and node.steps > was + 5_000 for node, was in zip(status.nodes, began, strict=True)
+        ]
         if all(brought) and not killed:
             host = nodes_of(trainer)[1].host
             pids.update(host.pids().values())
@@ -155,7 +157,7 @@ def test_a_run_learns_though_a_host_is_killed_and_leaves_nothing_behind(on_nodes
         return not (has_gone_on and status.mean_return > 100.0)
 
     with trainer:
-        while not (trainer.status.nodes and all(node.is_there for node in trainer.status.nodes)):
+        while not (trainer.status.nodes and all(node.is_connected for node in trainer.status.nodes)):
             trainer.train(1_000, quiet=True)  # either may be the first that has come
         began = [node.steps for node in trainer.status.nodes]
         result = trainer.train(on_update=kill_one, quiet=True)
@@ -167,7 +169,7 @@ def test_a_run_learns_though_a_host_is_killed_and_leaves_nothing_behind(on_nodes
     assert family.left_after() == []
     # One fault of each host that is gone: on a busy machine the successor may be lost, too.
     assert killed and [node.faults for node in status.nodes] == gone and gone[1] > 0
-    assert result.stopped == "callback", "the other one has brought more steps since, and the run has learned"
+    assert result.stop_reason == "callback", "the other one has brought more steps since, and the run has learned"
 
 
 @LONG
@@ -176,10 +178,10 @@ def test_when_a_gateway_is_killed_its_nodes_connect_to_another_and_the_run_learn
     trainer = Trainer(APPO, **on_nodes, nodes_per_gateway=2, total_steps=10**9)
 
     def kill_once(status):
-        if not killed and status.steps > 5_000 and all(node.is_there for node in status.nodes):
+        if not killed and status.steps > 5_000 and all(node.is_connected for node in status.nodes):
             killed.append(gateways_of(trainer)[0].host.about(10.0).pid)
             os.kill(killed[0], signal.SIGKILL)
-        if killed and status.gateways[0].faults and status.gateways[0].nodes_there == 2:
+        if killed and status.gateways[0].faults and status.gateways[0].nodes_connected == 2:
             back_at.append(status.steps)
         return not (back_at and status.steps > back_at[0] + 5_000)
 
@@ -204,7 +206,7 @@ def test_a_learner_on_another_node_learns_with_the_one_at_home_what_one_learner_
         trainer.train(256, quiet=True)
         together(trainer, 1)
         trainer.train(1_024, quiet=True)
-        assert trainer.status.experience["learners/together"] == 2
+        assert trainer.status.experience["learners/active"] == 2
         killed = [host().about(10.0).pid, *host().pids().values()]
         os.kill(killed[0], signal.SIGKILL)
         wait_until(lambda: not any(map(psutil.pid_exists, killed)), "the other learner has ended with its host")
@@ -214,8 +216,8 @@ def test_a_learner_on_another_node_learns_with_the_one_at_home_what_one_learner_
         status, family = trainer.status, Watched([host().about(10.0).pid, *host().pids().values()])
         for name, tensor in trainer.get_parameters()[0].items():
             np.testing.assert_allclose(tensor, weights[name], rtol=1e-5, atol=1e-6, err_msg=name)
-    assert status.steps == 4_096 and status.experience["learners/together"] == 2
-    shown = [(node.name, node.learner, node.is_there, node.faults) for node in status.nodes]
+    assert status.steps == 4_096 and status.experience["learners/active"] == 2
+    shown = [(node.name, node.learner, node.is_connected, node.faults) for node in status.nodes]
     assert shown == [("node-0", 0, True, 0), ("node-1", 1, True, 1)]
     assert family.left_after() == [] and not any(map(psutil.pid_exists, killed))
 
@@ -283,7 +285,7 @@ def test_every_algorithm_that_learns_at_home_learns_from_nodes(on_nodes, algorit
     monkeypatch.setenv("RAY_ADDRESS", on_nodes["address"])
     everywhere = {"address": "auto", "nodes": "all"}
     with Trainer(load_algorithm(algorithm), **{**on_nodes, **everywhere, **settings}, total_steps=10**9) as trainer:
-        end = trainer.train(quiet=True, on_update=not_all_were_heard).stopped
+        end = trainer.train(quiet=True, on_update=not_all_were_heard).stop_reason
         status, hosts = trainer.status, [node.host for node in nodes_of(trainer)]
         roles = [name for host in hosts for name in host.pids()]
     assert end == "callback" and len(status.nodes) == 2 and not any(node.faults for node in status.nodes)
@@ -303,7 +305,7 @@ def test_the_first_learner_goes_on_from_what_one_on_another_node_has(on_nodes):
         for name, tensor in trainer.get_parameters()[0].items():
             np.testing.assert_array_equal(tensor, before[name], err_msg=name)
         trainer.train(1_024, quiet=True)
-        assert trainer.status.updates > updates and trainer.status.experience["learners/together"] == 2
+        assert trainer.status.updates > updates and trainer.status.experience["learners/active"] == 2
 
 
 def roles_on_nodes():
@@ -397,7 +399,7 @@ def test_two_evaluators_share_evaluations_and_when_one_is_lost_the_other_goes_on
     def kill_one(status):
         evaluation = supervisor_of(trainer).progress.policies[0].evaluation
         if evaluation is not None and not killed:
-            assert evaluation.asked == 4
+            assert evaluation.requested == 4
             killed.append(nodes_of(trainer)[1].host.pids()["evaluator"])
             os.kill(killed[0], signal.SIGKILL)
         elif evaluation is not None:
@@ -406,7 +408,7 @@ def test_two_evaluators_share_evaluations_and_when_one_is_lost_the_other_goes_on
 
     try:
         with Trainer(APPO, **settings, eval_max_steps=200, total_steps=10**9) as trainer:
-            assert trainer.train(quiet=True, on_update=kill_one).stopped == "callback"
+            assert trainer.train(quiet=True, on_update=kill_one).stop_reason == "callback"
             assert all("evaluator" in node.host.pids() for node in nodes_of(trainer))
     finally:
         for node in added:
@@ -434,7 +436,7 @@ def test_the_start_of_a_cluster_is_none_of_the_seconds_of_a_run(on_nodes, monkey
 
     with Trainer(APPO, **on_nodes, total_steps=10**9, max_seconds=2.0) as trainer:
         result = trainer.train(quiet=True, on_update=let_time_go_by)
-    assert result.stopped == "seconds" and result.steps > 0
+    assert result.stop_reason == "seconds" and result.steps > 0
     assert result.seconds <= 2.0 < sum(waited)
 
 
@@ -462,7 +464,7 @@ def test_a_run_on_a_cluster_is_among_the_metrics_of_ray(on_nodes, cluster, tmp_p
 
     settings = {**on_nodes, "run_dir": tmp_path / "some", "nodes": 1}
     with Trainer(APPO, **settings, total_steps=10**9) as trainer:
-        assert trainer.train(quiet=True, on_update=look).stopped == "callback"
+        assert trainer.train(quiet=True, on_update=look).stop_reason == "callback"
         gauges_on(APPO.Config(**settings))(trainer.status)  # of another run of this process
     of_run = {f"ray_penstock_{name}" for name in ("steps_per_second", "policy_lag", "nodes", "gateways")}
     of_node = {f"ray_penstock_node_{name}" for name in ("steps_per_second", "policy_lag")}
@@ -479,7 +481,7 @@ def test_a_host_that_gets_a_signal_delivers_and_leaves_and_the_run_goes_on_witho
         pids.append(nodes_of(trainer)[1].host.about(10.0).pid)
         pids.extend(nodes_of(trainer)[1].host.pids().values())
         os.kill(pids[0], signal.SIGTERM)
-        while status.nodes[1].is_there:
+        while status.nodes[1].is_connected:
             status = yield True
         steps = status.nodes[0].steps
         while status.nodes[0].steps < steps + 2_000:
@@ -492,7 +494,7 @@ def test_a_host_that_gets_a_signal_delivers_and_leaves_and_the_run_goes_on_witho
     pids, story = [], plot()
     next(story)
     with Trainer(PPO, **{**on_nodes, "nodes": "1:2"}, segment_length=32, total_steps=10**9) as trainer:
-        assert trainer.train(on_update=story.send, quiet=True).stopped == "callback"
+        assert trainer.train(on_update=story.send, quiet=True).stop_reason == "callback"
 
 
 @LONG
@@ -725,7 +727,7 @@ def test_a_run_on_a_cluster_that_grows_begins_with_the_nodes_that_are_there_and_
 
     def grow(status):
         if len(added) == 1 and status.steps > 2_000:
-            assert [(node.is_there, node.steps > 0, bool(node.host)) for node in status.nodes] == [
+            assert [(node.is_connected, node.steps > 0, bool(node.host)) for node in status.nodes] == [
                 (True, True, True), (False, False, False)
             ]  # fmt: skip
             asked.append(asked_for())
@@ -735,7 +737,7 @@ def test_a_run_on_a_cluster_that_grows_begins_with_the_nodes_that_are_there_and_
     settings = {**on_nodes, "nodes": {"late": 2}, "run_dir": tmp_path / "run", "segment_length": 32}
     try:
         with Trainer(PPO, **settings, total_steps=10**9) as trainer:
-            assert trainer.train(quiet=True, on_update=grow).stopped == "callback"
+            assert trainer.train(quiet=True, on_update=grow).stop_reason == "callback"
             asked.append(asked_for())
     finally:
         for node in added:

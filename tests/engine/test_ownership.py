@@ -77,7 +77,7 @@ with penstock.PPO(**settings, run_dir="run") as trainer:
         assert os.getpid() != forked_from and "was forked from process" in str(error)
         sys.exit(0)
     result = trainer.train(64, quiet=True)
-    assert result.stopped == "steps" and penstock.inspect(trainer).pids == before
+    assert result.stop_reason == "steps" and penstock.inspect(trainer).pids == before
     assert pids, "nothing was forked"
 print("trained on", flush=True)
 """

@@ -283,7 +283,7 @@ def test_a_policy_that_diverges_copies_another_and_the_run_goes_on(tmp_path):
     settings = {**PBT, "pbt_space": space, "pbt_interval": 10**6, "policies": policies, "num_policies": 1}
     with penstock.Trainer(Fragile, **{**settings, "run_dir": str(tmp_path / "run")}) as trainer:
         result = trainer.train(quiet=True)
-        assert result.stopped == "steps" and trainer.status.policies[1].updates > 5
+        assert result.stop_reason == "steps" and trainer.status.policies[1].updates > 5
     (rescue,) = [line for line in lineage_of(tmp_path / "run") if line["event"] != "start"]
     assert (rescue["event"], rescue["policy"], rescue["parent"]) == ("diverged", "bad", "good")
     assert rescue["after"]["learning_rate"] in (pytest.approx(8e-4), pytest.approx(1.2e-3))
@@ -309,7 +309,7 @@ def test_in_processes_a_population_copies_too(tmp_path):
         exploits = [policy.exploits for policy in trainer.status.policies]
         now = [policy.arena.control[Control.RUN_EPOCH] for policy in policies_of(trainer)]
         rates = [policy.learning_rate for policy in trainer.status.policies]
-        assert result.stopped == "steps"
+        assert result.stop_reason == "steps"
         assert [after - before for after, before in zip(now, epochs, strict=True)] == exploits
         # A policy that copied after its last update shows the rate of that update.
         had = {policy: [line["after"]["learning_rate"] for line in lineage_of(run) if line["policy"] == policy]

@@ -16,7 +16,7 @@ from penstock.config import ConfigError
 from penstock.engine.endings import TrainingFailed
 from penstock.engine.messages import Note
 from penstock.engine.paths.segment_learner import SegmentLearner
-from penstock.engine.policies import checkpoints_to_go_on_from
+from penstock.engine.policies import checkpoints_to_resume
 from penstock.envs.failures import UnsupportedSpaceError
 from penstock.runs.checkpoint import CheckpointError
 from penstock.runs.reading import RecordedRun
@@ -116,7 +116,7 @@ def test_checkpoints_of_one_moment_are_gone_on_from(tmp_path):
     newest = stores[1].path_of(stores[1].steps()[-1])
     (newest / "weights.safetensors").write_bytes(b"damaged")
     told = []
-    found = checkpoints_to_go_on_from(run, told.append)
+    found = checkpoints_to_resume(run, told.append)
     assert {checkpoint.path.name for checkpoint in found} == {str(stores[0].steps()[-2])} and len(told) == 1
 
 

@@ -218,7 +218,7 @@ def test_a_killed_redistributor_is_replaced_while_the_policy_learns_on(inference
         return not (killed and status.restarts and status.experience["redistribution/updates"] > killed[0] + 10)
 
     with Trainer(DQN, **{**SMALL, "backend": "local", "inference": inference, "total_steps": 10**9}) as trainer:
-        assert trainer.train(quiet=True, on_update=kill).stopped == "callback"
+        assert trainer.train(quiet=True, on_update=kill).stop_reason == "callback"
         assert trainer.status.restarts == 1
 
 
@@ -281,7 +281,7 @@ def test_combinations_that_make_no_sense_are_refused(algorithm, settings, messag
 
 def test_an_algorithm_of_ones_own_with_first_priorities_or_another_data_path_is_refused():
     class Prioritizing(DQN):
-        def first_priorities(self):
+        def initial_priorities(self):
             return abs
 
     class Elsewhere(DQN):

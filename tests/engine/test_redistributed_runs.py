@@ -280,7 +280,7 @@ def test_a_killed_redistributor_is_replaced_and_goes_on_with_what_it_had_publish
         return not (killed and status.restarts and status.experience["redistribution/updates"] > killed[0] + 30)
 
     with Trainer(PPO, **settings) as trainer:
-        assert trainer.train(quiet=True, on_update=kill).stopped == "callback"
+        assert trainer.train(quiet=True, on_update=kill).stop_reason == "callback"
         assert trainer.status.restarts == 1
         processes = Watched(roles_of(trainer))
     assert processes.left_after(10.0) == []
@@ -475,7 +475,7 @@ def test_a_worker_that_is_killed_in_the_middle_of_an_episode_is_replaced_by_one_
         return not (killed and status.restarts and status.steps > killed[0] + 2_000 and is_redistributed)
 
     with Trainer(Summing, **settings) as trainer:
-        assert trainer.train(quiet=True, on_update=kill).stopped == "callback"
+        assert trainer.train(quiet=True, on_update=kill).stop_reason == "callback"
         processes = Watched(roles_of(trainer))
     assert processes.left_after(10.0) == []
 

@@ -136,7 +136,7 @@ def test_a_server_that_is_killed_and_starts_anew_gets_everything_at_the_end(serv
         wait_until(lambda: files.exists("bucket/cut/checkpoints/1000/meta.json"))
         server.kill()
         algo.train(1000, quiet=True)
-        wait_until(lambda: bool(algo.status.sending_problem))
+        wait_until(lambda: bool(algo.status.upload_error))
         assert algo.status.unsent_files > 0
         server.start()
         result = algo.train(quiet=True)
@@ -154,7 +154,7 @@ def test_a_server_that_is_killed_and_starts_anew_gets_everything_at_the_end(serv
 def test_what_is_not_sent_at_the_end_is_named_with_an_exit_code_of_its_own(server):
     process = penstock_process(
         "train", *SMALL, "--run-dir", "s3://bucket/lost", "--total-steps", "1000000000", "--eval-interval", "0",
-        "--send-seconds", "1",
+        "--upload-timeout", "1",
     )  # fmt: skip
     metrics = Path("runs/lost/metrics.jsonl")
     wait_until(lambda: metrics.exists() or process.poll() is not None)

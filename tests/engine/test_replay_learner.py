@@ -43,7 +43,7 @@ def test_local_and_central_inference_write_the_same_transitions_and_priorities(a
         run = Replaying(algorithm, **settings, **inference, ratio_slack=100)
         while run.poll():
             pass
-        collected.append(run.rows() | ({"priorities": run.priorities()} if run.replay.first_priorities else {}))
+        collected.append(run.rows() | ({"priorities": run.priorities()} if run.replay.initial_priorities else {}))
         run.close()
     local, central = collected
     assert len(local["ids"]) > 80

@@ -390,10 +390,10 @@ def test_a_killed_rollout_worker_is_replaced_in_step_and_the_learners_death_ends
         kill(status)
         return not (status.restarts and status.steps > 1_300)  # more than the buffer holds
 
-    assert trainer.train(quiet=True, on_update=go_on).stopped == "callback"
+    assert trainer.train(quiet=True, on_update=go_on).stop_reason == "callback"
     result = trainer.train(200, quiet=True)
     assert kill.is_done and trainer.status.restarts == 1
-    assert result.stopped == "steps" and result.steps >= 1_500
+    assert result.stop_reason == "steps" and result.steps >= 1_500
     limiter, slack = replay_of(trainer).limiter, trainer.config.slack
     assert abs(trainer.status.updates - 0.5 * (result.steps - 100)) <= slack
     assert abs(limiter.samples / 4 - 0.5 * (limiter.inserts - 100)) <= slack

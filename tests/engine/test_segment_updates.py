@@ -34,7 +34,7 @@ class Noting:
     def reason_not_to_repeat(self):
         return "its updates are noted"
 
-    def further_networks(self):
+    def auxiliary_networks(self):
         return ()
 
     def set_learning_rate(self, optimizer, progress):
@@ -52,7 +52,7 @@ class Noting:
     def prepare(self, model, batch):
         self.noted.append("prepare")
 
-    def updates(self, batch, generator):
+    def minibatches(self, batch, generator):
         return batch
 
     def gradient(self, model, minibatch, autocast, trained):
@@ -64,10 +64,10 @@ class Noting:
     def step(self):
         self.noted.append("step")
 
-    def is_enough(self, metrics):
+    def should_stop_early(self, metrics):
         return metrics["loss"] >= self._enough
 
-    def follow_statistics(self, model, batch):
+    def update_layer_statistics(self, model, batch):
         self.noted.append("layers")
 
     def update_statistics(self, model, batch):

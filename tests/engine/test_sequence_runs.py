@@ -117,7 +117,7 @@ def test_a_killed_rollout_worker_is_replaced_in_step(tmp_path):
                 killed.append(os.kill(backend.pids["rollout-0"], signal.SIGKILL))
             return not (status.restarts and status.steps > 1_000)
 
-        assert trainer.train(quiet=True, on_update=kill).stopped == "callback"
+        assert trainer.train(quiet=True, on_update=kill).stop_reason == "callback"
         result = trainer.train(200, quiet=True)
         assert killed and trainer.status.restarts == 1
         assert abs(trainer.status.updates - 0.25 * (result.steps - 40)) <= trainer.config.slack

@@ -459,7 +459,7 @@ def test_in_python_the_interruption_carries_the_result_and_training_can_go_on():
         with pytest.raises(TrainingInterrupted) as interruption:
             trainer.train(FOR_EVER, quiet=True, on_update=press)
         assert isinstance(interruption.value, KeyboardInterrupt)
-        assert interruption.value.result.stopped == "interrupted"
+        assert interruption.value.result.stop_reason == "interrupted"
         assert interruption.value.result.steps >= pressed[0]
         assert signal.getsignal(signal.SIGINT) is handler
         again = trainer.train(64, quiet=True)

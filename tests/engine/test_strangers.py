@@ -158,7 +158,7 @@ class Harassed:
         self.trainer, self.bomb, self.enough, self.connections, self.ports = trainer, bomb, None, [], set()
 
     def __call__(self, status):
-        if status.experience.get("learners/together") != 2:
+        if status.experience.get("learners/active") != 2:
             return True
         if self.enough is None:
             server = supervisor_of(self.trainer)._board
@@ -178,7 +178,7 @@ def test_two_learners_continue_with_any_input_of_strangers_at_their_ports(tmp_pa
         harassed = Harassed(trainer, tmp_path / "bomb")
         trainer.train(quiet=True, on_update=harassed)
         assert len(harassed.ports) >= 3, "the board, and gloo in both learners"
-        assert (trainer.status.restarts, trainer.status.experience["learners/together"]) == (0, 2)
+        assert (trainer.status.restarts, trainer.status.experience["learners/active"]) == (0, 2)
         for connection in harassed.connections:
             connection.close()
     assert not (tmp_path / "bomb").exists()

@@ -38,7 +38,7 @@ def transitions() -> ReplayPath:
     fields = transition_fields(OBSERVATION, ACTION, with_values=True)
     buffer = ReplayBuffer(500, fields, sampler=Prioritized(alpha=1.0, eps=0.0), n_step=NStep(3, 0.9))
     first = absolute_td_error
-    return ReplayPath(Replay(buffer, RateLimiter(1.0, 10**6), 1, 1.0, reward_scale=0.5, first_priorities=first))
+    return ReplayPath(Replay(buffer, RateLimiter(1.0, 10**6), 1, 1.0, reward_scale=0.5, initial_priorities=first))
 
 
 def sequences() -> SequencePath:

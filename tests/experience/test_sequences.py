@@ -45,10 +45,10 @@ class Playing:
 
     def __init__(
         self, lanes: Lanes, length: int, overlap: int = 0, burn_in: int = 0, *, limiter: RateLimiter | None = None,
-        first_priorities: Any = None, spec: ObservationSpec = OBSERVATION, **numbers: Any,
+        initial_priorities: Any = None, spec: ObservationSpec = OBSERVATION, **numbers: Any,
     ) -> None:  # fmt: skip
         self.lanes, self.burn_in = lanes, burn_in
-        with_values = first_priorities is not None
+        with_values = initial_priorities is not None
         shape = run_shape(
             num_envs_per_worker=lanes.num_lanes, segment_length=1, observation=spec,
             records=(Column("memory", (2,), "float32"), *(VALUES if with_values else ())),
@@ -64,7 +64,7 @@ class Playing:
             sequences=Sequences(burn_in + length + 1, length - overlap),
         )
         self.replay = Replay(
-            buffer, limiter or RateLimiter(1.0, 10**6), 1, 1.0, first_priorities=first_priorities, **numbers
+            buffer, limiter or RateLimiter(1.0, 10**6), 1, 1.0, initial_priorities=initial_priorities, **numbers
         )
         self.writer = SequenceWriter(self.arena, 0, lanes, 0, self.replay, burn_in, GAMMA)
         self.num_steps = np.zeros(lanes.num_lanes, np.int64)
@@ -81,7 +81,7 @@ class Playing:
                     continue
                 columns["action"][row] = action_at(obs)
                 columns["memory"][row] = memory_at(obs)
-                if self.replay.first_priorities:
+                if self.replay.initial_priorities:
                     columns["value"][row], columns["max_value"][row] = obs[2], 100.0 + obs[2]
             self.lanes.step(columns["action"][rows])
             self.num_steps += self.lanes.valid
@@ -237,7 +237,7 @@ def test_a_finished_sequence_gets_the_priority_that_is_found_of_its_rows():
         return np.full(len(reward), 10.0 + len(seen))
 
     endings: list[Ending] = [(3, "truncated"), (2, "terminated")]
-    playing = Playing(counting_lanes("single", [endings]), 2, burn_in=1, first_priorities=find).play(6)
+    playing = Playing(counting_lanes("single", [endings]), 2, burn_in=1, initial_priorities=find).play(6)
     assert [len(found[0]) for found in seen] == [1, 1, 1]
     reward, _, value, max_value, valid = (array[0] for array in seen[1])
     assert reward.tolist() == [2, 3, 0, 0] and valid.tolist() == [True, True, False, False]
@@ -251,7 +251,7 @@ def test_a_finished_sequence_gets_the_priority_that_is_found_of_its_rows():
 
 def test_a_priority_that_is_not_known_is_the_largest_so_far():
     playing = Playing(
-        counting_lanes("single", [[(2, "truncated")]]), 2, first_priorities=lambda *rows: np.array([np.nan])
+        counting_lanes("single", [[(2, "truncated")]]), 2, initial_priorities=lambda *rows: np.array([np.nan])
     ).play(5)
     leaves, _, _ = playing.replay.buffer._core.read_priorities()
     assert [leaf for leaf in leaves.tolist() if leaf] == [1.0, 1.0]

@@ -75,7 +75,7 @@ class Playing:
             n_step=NStep(n_step, GAMMA),
         )
         first = absolute_td_error if with_values else None
-        self.replay = Replay(buffer, limiter or RateLimiter(1.0, 10**6), 1, 1.0, first_priorities=first, **numbers)
+        self.replay = Replay(buffer, limiter or RateLimiter(1.0, 10**6), 1, 1.0, initial_priorities=first, **numbers)
         self.writer = TransitionWriter(self.arena, 0, lanes, 0, self.replay)
         self.num_steps = np.zeros(lanes.num_lanes, np.int64)
         """Valid steps of each lane."""
@@ -94,7 +94,7 @@ class Playing:
         columns, rows = self.arena.columns, self.writer.rows
         for row, obs in zip(rows, columns["obs"][rows], strict=True):
             columns["action"][row] = action_at(obs) if obs.shape == (3,) else 0
-            if self.replay.first_priorities:
+            if self.replay.initial_priorities:
                 columns["value"][row], columns["max_value"][row] = value_at(obs), max_value_at(obs)
         self.lanes.step(columns["action"][rows])
         self.num_steps_before = self.num_steps.copy()
@@ -293,7 +293,7 @@ def test_pictures_come_back_unchanged_with_any_sharing_in_memory(shape):
 # ---- first priorities
 
 
-def first_priorities(transitions: Sequence[Transition], is_unknown: Sequence[bool]) -> list[float]:
+def initial_priorities(transitions: Sequence[Transition], is_unknown: Sequence[bool]) -> list[float]:
     """``|R + discount * max_a q(o', a) - q(o, a)|``; where the bootstrap is unknown, the largest until then."""
     priorities, largest = [], 1.0
     for (obs, _, reward, led_to, discount), unknown in zip(transitions, is_unknown, strict=True):
@@ -318,7 +318,7 @@ def test_a_new_row_begins_with_the_temporal_difference_that_its_worker_sees(arra
     is_final = [led_to is not None and led_to[2] == length[led_to[1]] for *_, led_to, _ in found]
     assert any(is_final) and not all(is_final)
     unknown = is_final if arrangement in AT_ONCE else [False] * len(found)
-    np.testing.assert_allclose(priorities_of(playing.replay.buffer), first_priorities(found, unknown), rtol=1e-5)
+    np.testing.assert_allclose(priorities_of(playing.replay.buffer), initial_priorities(found, unknown), rtol=1e-5)
 
 
 def test_first_priorities_of_several_lanes_go_to_their_own_rows():
@@ -331,7 +331,7 @@ def test_first_priorities_of_several_lanes_go_to_their_own_rows():
     for lane in batch["obs"][:, 0].astype(int):
         transitions.append(order[lane][at[lane]])
         at[lane] += 1
-    expected = first_priorities(transitions, [False] * len(transitions))
+    expected = initial_priorities(transitions, [False] * len(transitions))
     np.testing.assert_allclose(priorities_of(playing.replay.buffer), expected, rtol=1e-5)
 
 

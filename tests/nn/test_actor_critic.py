@@ -223,7 +223,7 @@ def test_the_deviation_of_continuous_actions_stays_within_bounds():
 
 @pytest.mark.parametrize("length", [1.0, 16.0])
 def test_a_step_of_a_deviation_is_as_long_as_set(length):
-    network = model(VECTOR, TORQUE, log_std_step=length)
+    network = model(VECTOR, TORQUE, log_std_lr_scale=length)
     adam = torch.optim.Adam(network.parameters(), lr=0.001)
     network.log_std.sum().backward()
     assert (network.spread.grad == 1.0).all(), "norms of gradients are those of the logarithm"
@@ -232,7 +232,7 @@ def test_a_step_of_a_deviation_is_as_long_as_set(length):
 
 
 def test_a_saved_deviation_is_the_logarithm_itself():
-    network, other = (model(VECTOR, TORQUE, log_std_step=16.0) for _ in range(2))
+    network, other = (model(VECTOR, TORQUE, log_std_lr_scale=16.0) for _ in range(2))
     network.set_log_std(torch.full((TORQUE.num_numbers,), -0.7))
     saved = network.state_dict()
     torch.testing.assert_close(saved["log_std"], torch.full((TORQUE.num_numbers,), -0.7))
@@ -334,7 +334,7 @@ def test_without_return_normalisation_nothing_is_changed():
         ({"memory_size": 0}, r"memory_size=0"),
         ({"memory": "lstm", "shared_encoder": False}, r"shared_encoder=False.*memory='lstm'"),
         ({"initial_log_std": 3.0}, r"initial_log_std=3.0.*\[-20.0, 2.0\]"),
-        ({"log_std_step": 0.0}, "log_std_step=0.0.*more than 0"),
+        ({"log_std_lr_scale": 0.0}, "log_std_lr_scale=0.0.*more than 0"),
     ],
 )
 def test_an_illegal_setting_is_named_with_what_is_legal(config, message):

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from penstock.envs.spaces import ActionSpec
-from penstock.nn import NetworkConfig, NormalizedActorCritic, WeightsLayout, flatten_, follow
+from penstock.nn import NetworkConfig, NormalizedActorCritic, WeightsLayout, flatten_, update_moments
 from penstock.nn.batch_renorm import EPSILON, WARM_UP, BatchRenorm
 from tests.nn.plain import IMAGE, VECTOR, observations
 
@@ -38,7 +38,7 @@ def test_at_first_it_is_plain_batch_normalisation():
         weight = rows(N, 4, seed=9)
         gradients = [torch.autograd.grad((y * weight).sum(), x)[0] for y in (found, expected)]
         torch.testing.assert_close(*gradients, atol=1e-4, rtol=1e-4)
-        norm.follow()
+        norm.update_moments()
     torch.testing.assert_close(norm.mean[0], plain.running_mean)
     assert norm.batches == 3
 
@@ -46,7 +46,7 @@ def test_at_first_it_is_plain_batch_normalisation():
 def test_outside_learning_rows_are_normalised_by_the_running_moments_each_by_itself():
     norm = BatchRenorm((1, 4))
     norm(rows(N, 4))
-    norm.follow()
+    norm.update_moments()
     norm.eval()
     x = rows(5, 4, seed=1)
     torch.testing.assert_close(norm(x), (x - norm.mean) / (norm.var + EPSILON).sqrt())
@@ -75,7 +75,7 @@ def test_once_warm_a_batch_is_held_near_the_running_moments(x, expected):
     spread = (inputs.var(0, correction=0) / (inputs.var(0, correction=0) + EPSILON)).sqrt().item()
     norm.batches.fill_(WARM_UP - 1)
     torch.testing.assert_close(norm(inputs).flatten(), torch.tensor([-spread, spread]))
-    norm.follow()
+    norm.update_moments()
     norm.mean.fill_(1.0)
     norm.var.fill_(4.0 - EPSILON)
     assert norm(inputs).flatten().tolist() == pytest.approx(expected, abs=0.01)
@@ -87,7 +87,7 @@ def test_moments_follow_only_when_they_are_told_to():
     norm(rows(N, 4))
     norm.eval()(rows(N, 4))
     assert all(torch.equal(tensor, before[name]) for name, tensor in norm.state_dict().items())
-    follow(nn.Sequential(norm))
+    update_moments(nn.Sequential(norm))
     assert not torch.equal(norm.mean, before["mean"])
 
 

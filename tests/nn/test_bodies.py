@@ -9,7 +9,15 @@ from torch import nn
 from torch.nn.functional import relu
 
 from penstock.envs.spaces import ActionSpec
-from penstock.nn import BodyActorCritic, BodyConfig, CategoricalReturns, NetworkConfig, follow, share_rows_, sharing
+from penstock.nn import (
+    BodyActorCritic,
+    BodyConfig,
+    CategoricalReturns,
+    NetworkConfig,
+    share_rows_,
+    sharing,
+    update_moments,
+)
 from penstock.nn.bodies import BodyCritics, HiddenLayer, UnitHead, UnitLinear
 from penstock.nn.norms import EPSILON, MOMENTUM, BatchNorm, LayerNorm, Norm, RMSNorm
 from tests.nn.plain import IMAGE, VECTOR, observations
@@ -99,7 +107,7 @@ def test_running_moments_follow_when_told_to_and_normalise_outside_learning():
     before = copy.deepcopy(norm.state_dict())
     norm(x)
     assert all(torch.equal(tensor, before[name]) for name, tensor in norm.state_dict().items())
-    follow(norm)
+    update_moments(norm)
     var, mean = torch.var_mean(x, 1, correction=0, keepdim=True)
     torch.testing.assert_close(norm.mean, (1.0 - MOMENTUM) * mean)
     torch.testing.assert_close(norm.var, MOMENTUM + (1.0 - MOMENTUM) * var)

@@ -17,11 +17,11 @@ from penstock.nn.mlp import MLP
 pytestmark = pytest.mark.skipif(not mlp.is_available(), reason="torch's library of products is another one")
 
 
-def parameters_of(num_networks, sizes, num_outputs, is_turned):
+def parameters_of(num_networks, sizes, num_outputs, is_transposed):
     shapes = [*pairwise(sizes), *([(sizes[-1], num_outputs)] if num_outputs else [])]
     for inputs, outputs in shapes:
         weight = torch.randn(num_networks, inputs, outputs) / inputs**0.5
-        yield weight.mT.contiguous() if is_turned else weight
+        yield weight.mT.contiguous() if is_transposed else weight
         yield torch.randn(num_networks, 1, outputs)
 
 
@@ -43,11 +43,11 @@ class RoundedBack(Rounded):
     forward, backward = Rounded.backward, Rounded.forward
 
 
-def by_torch(x, parameters, num_hidden, count, is_turned, activation, in_bf16=False):
+def by_torch(x, parameters, num_hidden, count, is_transposed, activation, in_bf16=False):
     """The same, layer by layer; in bfloat16 factors of hidden layers' products are rounded, forward and backward."""
     x = x.expand(count, *x.shape)
     for number, (weight, bias) in enumerate(zip(parameters[::2], parameters[1::2], strict=True)):
-        weight = (weight.mT if is_turned else weight)[:count]
+        weight = (weight.mT if is_transposed else weight)[:count]
         if number == num_hidden:
             return x @ weight + bias[:count]
         product = RoundedBack.apply(Rounded.apply(x) @ Rounded.apply(weight)) if in_bf16 else x @ weight
@@ -61,7 +61,7 @@ def leaves(tensors):
 
 NETWORKS = {
     "num_networks": st.integers(1, 3), "sizes": st.lists(st.sampled_from([1, 3, 16, 33]), min_size=2, max_size=4),
-    "num_outputs": st.sampled_from([0, 1, 5]), "is_turned": st.booleans(), "rows": st.sampled_from([0, 1, 7, 300]),
+    "num_outputs": st.sampled_from([0, 1, 5]), "is_transposed": st.booleans(), "rows": st.sampled_from([0, 1, 7, 300]),
 }  # fmt: skip
 
 
@@ -71,18 +71,18 @@ NETWORKS = {
     seed=st.integers(0, 99),
 )  # fmt: skip
 def test_values_and_gradients_are_those_of_torch(
-    num_networks, sizes, num_outputs, is_turned, rows, runs_all, activation, in_bf16, seed
+    num_networks, sizes, num_outputs, is_transposed, rows, runs_all, activation, in_bf16, seed
 ):
     torch.manual_seed(seed)
-    given = [torch.randn(rows, sizes[0]), *parameters_of(num_networks, sizes, num_outputs, is_turned)]
+    given = [torch.randn(rows, sizes[0]), *parameters_of(num_networks, sizes, num_outputs, is_transposed)]
     count = num_networks if runs_all else 1
     (x, *mine), (y, *theirs) = leaves(given), leaves(given)
     with torch.autocast("cpu", torch.bfloat16, enabled=in_bf16):
         found = mlp.fused_layers(
             x, mine, tuple(sizes), num_networks=num_networks, count=count, num_outputs=num_outputs,
-            is_turned=is_turned, activation=activation,
+            is_transposed=is_transposed, activation=activation,
         )  # fmt: skip
-    expected = by_torch(y, theirs, len(sizes) - 1, count, is_turned, activation, in_bf16)
+    expected = by_torch(y, theirs, len(sizes) - 1, count, is_transposed, activation, in_bf16)
     expected = expected.squeeze(-1) if num_outputs == 1 else expected
     # What is nearly half-way between two bfloat16 may be rounded either way, and sums of rows may be small differences.
     near = 0.1 if in_bf16 else 1e-4

@@ -14,7 +14,7 @@ def test_a_full_disk_is_warned_of_once_and_lines_that_are_missing_are_not_counte
             lineage.set(1, steps, {"gamma": 0.5})
     assert lineage.count == 1 and len(warnings) == 1 and "lineage.jsonl cannot be written" in warnings[0]
     lineage.set(1, 7, {"gamma": 0.7})
-    assert lineage.go_on(lineage.count) == {"a": {"gamma": 0.9}, "b": {"gamma": 0.7}}
+    assert lineage.truncate(lineage.count) == {"a": {"gamma": 0.9}, "b": {"gamma": 0.7}}
     assert len((tmp_path / "lineage.jsonl").read_text().splitlines()) == 2
 
 

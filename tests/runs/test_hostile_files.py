@@ -192,4 +192,4 @@ def test_a_lineage_is_refused_by_the_line_that_is_wrong(tmp_path, line):
     with pytest.raises(ConfigError, match="is no lineage: line 1"):
         load_schedule(tmp_path)
     with pytest.raises(ConfigError, match="is no lineage: line 1"):
-        Lineage(LinesLog(tmp_path / "lineage.jsonl", print), ["0"]).go_on(1)
+        Lineage(LinesLog(tmp_path / "lineage.jsonl", print), ["0"]).truncate(1)

@@ -87,7 +87,7 @@ def test_the_command_tags_finds_and_hides(tmp_path, capsys):
     assert out.splitlines()[-1] == "1 run, 1 other not shown, 1 of them archived"
     assert main(["runs", str(tmp_path), "--archived", "--where", "tags=*baseline*"]) == 0
     assert " one " in capsys.readouterr().out
-    assert main(["tag", paths[0], "--restore"]) == 0
+    assert main(["tag", paths[0], "--unarchive"]) == 0
     assert main(["tag", *paths, "--add", "two words"]) == 2
-    assert main(["tag", paths[0], "--archive", "--restore"]) == 2 and main(["tag"]) == 2
+    assert main(["tag", paths[0], "--archive", "--unarchive"]) == 2 and main(["tag"]) == 2
     assert read_labels(one.directory.path) == Labels(("baseline",), "ran on Monday")

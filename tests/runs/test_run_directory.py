@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from penstock.runs.checkpoint import CheckpointError, save_checkpoint
-from penstock.runs.films import film_path, films_of
 from penstock.runs.lookup import resolve_checkpoint
 from penstock.runs.run_directory import RunDirectory
 from penstock.runs.vacancy import RunDirectoryError
+from penstock.runs.videos import video_path, videos_of
 
 
 def create(path="auto", env_name="CartPole-v1", **config) -> RunDirectory:
@@ -78,14 +78,14 @@ def test_config_json_says_when_the_run_went_on_and_how_it_has_changed():
 
 
 def test_films_lie_by_the_steps_of_the_weights():
-    path = film_path(create("my-run").path, 20_000)
+    path = video_path(create("my-run").path, 20_000)
     assert path == Path("my-run/videos/step-20000.mp4").absolute() and path.parent.is_dir()
     path.touch()
-    assert film_path(Path("my-run"), 20_000) == Path("my-run/videos/step-20000-2.mp4")
-    for name in ("step-9000.mp4", "other.mp4", ".film.mp4", "step-1.gif"):
+    assert video_path(Path("my-run"), 20_000) == Path("my-run/videos/step-20000-2.mp4")
+    for name in ("step-9000.mp4", "other.mp4", ".video.mp4", "step-1.gif"):
         (path.parent / name).touch()
     (path.parent / "step-2.mp4").symlink_to(path)
-    assert [film.name for film in films_of(Path("my-run"))] == ["step-9000.mp4", "step-20000.mp4", "other.mp4"]
+    assert [video.name for video in videos_of(Path("my-run"))] == ["step-9000.mp4", "step-20000.mp4", "other.mp4"]
 
 
 def test_settings_that_json_has_no_words_for_are_written_as_text():

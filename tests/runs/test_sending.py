@@ -97,7 +97,7 @@ def test_a_run_is_sent_whole_without_its_lock_and_hidden_files(run, sender, far)
     flush(sender)
     here = files_in(run.path)
     assert files_in(far) == {name: here[name] for name in here.keys() - {"run.lock", ".hidden", "link"}}
-    assert sender.status() == {"unsent_files": 0, "unsent_nbytes": 0, "sending_problem": ""}
+    assert sender.status() == {"unsent_files": 0, "unsent_nbytes": 0, "upload_error": ""}
 
 
 def test_old_checkpoints_go_there_as_they_go_here_and_others_stay(run, sender, far):
@@ -160,7 +160,7 @@ def test_a_place_that_fails_is_said_once_and_tried_until_everything_is_there(run
     sender.start()
     unsent = sender.flush(0.3)
     assert "checkpoints/10" in unsent and "config.json" in unsent
-    assert sender.status()["sending_problem"] == "ConnectionError: the line is cut"
+    assert sender.status()["upload_error"] == "ConnectionError: the line is cut"
     assert sender.status()["unsent_files"] >= 4 and sender.status()["unsent_nbytes"] > 400
     assert len(sender.notes) == 1 and "the line is cut" in sender.notes[0]
     is_down.clear()

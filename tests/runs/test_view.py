@@ -118,8 +118,8 @@ def test_the_panels_of_a_common_run_fit_a_terminal_of_24_lines():
 def test_each_source_of_replayed_segments_has_a_line():
     said = {"segments": 1_000, "share": 0.875, "age": 44.0, "uses": 6.95, "lost": 0}
     experience = {f"replay/uniform/{name}": value for name, value in said.items()}
-    text = drawn(status(experience=experience | {"replay/ahead": 2}), 100)
-    for words in ("88% uniform", "1,000, age 44, x7.0", "replay ahead"):
+    text = drawn(status(experience=experience | {"replay/prefetched": 2}), 100)
+    for words in ("88% uniform", "1,000, age 44, x7.0", "replay prefetched"):
         assert words in text, words
     assert "replay uniform" not in text
 
@@ -186,8 +186,8 @@ def test_files_that_are_not_sent_yet_are_counted_with_the_reason(limiting_role):
     unsent = {"unsent_files": 3, "unsent_nbytes": 12_400_000, "limiting_role": limiting_role}
     assert "not sent yet" not in drawn(status(limiting_role=limiting_role, unsent_files=0), 100)
     assert "not sent yet: 3 files, 12.4 MB " in drawn(status(**unsent), 100)
-    assert "not sent yet: 3 files, 12.4 MB: no route" in drawn(status(**unsent, sending_problem="no route"), 100)
-    assert "files not sent 3" in plain_line(status(**unsent, sending_problem="no route"))
+    assert "not sent yet: 3 files, 12.4 MB: no route" in drawn(status(**unsent, upload_error="no route"), 100)
+    assert "files not sent 3" in plain_line(status(**unsent, upload_error="no route"))
 
 
 def test_the_plain_line_tells_the_same_in_one_line():
@@ -370,9 +370,9 @@ def test_the_history_of_the_return_stays_small_and_reaches_back_to_the_start():
 
 def test_every_node_has_a_line_and_one_that_is_gone_is_named():
     lags = {"policy_lag": 1.25, "policy_lag_max": 4.0}
-    node = NodeStatus(name="node-0", host="amber", lanes=64, is_there=True, steps_per_second=12_345.0, **lags)
-    gone = NodeStatus(name="node-1", host="basalt", lanes=64, faults=2, stale=1, doubled=3, missing=4)
-    of_learner = NodeStatus(name="node-2", host="coral", learner=3, is_there=True)
+    node = NodeStatus(name="node-0", host="amber", lanes=64, is_connected=True, steps_per_second=12_345.0, **lags)
+    gone = NodeStatus(name="node-1", host="basalt", lanes=64, faults=2, stale=1, duplicates=3, missing=4)
+    of_learner = NodeStatus(name="node-2", host="coral", learner=3, is_connected=True)
     shown = status(nodes=(node, gone, of_learner, NodeStatus(name="node-3", lanes=64)))
     console = Console(file=io.StringIO(), width=100)
     console.print(panels(shown, width=100))
@@ -387,8 +387,9 @@ def test_every_node_has_a_line_and_one_that_is_gone_is_named():
 
 
 def test_gateways_are_rows_above_their_nodes_and_do_not_count_as_nodes():
-    gateway = NodeStatus(name="gateway-0", host="amber", is_there=True, steps_per_second=90.0, nodes=2, nodes_there=1)
-    nodes = (NodeStatus(name="node-0", host="amber", lanes=64, is_there=True), NodeStatus(name="node-1", lanes=64))
+    counts = {"steps_per_second": 90.0, "nodes": 2, "nodes_connected": 1}
+    gateway = NodeStatus(name="gateway-0", host="amber", is_connected=True, **counts)
+    nodes = (NodeStatus(name="node-0", host="amber", lanes=64, is_connected=True), NodeStatus(name="node-1", lanes=64))
     shown = status(gateways=(gateway,), nodes=nodes)
     console = Console(file=io.StringIO(), width=100)
     console.print(panels(shown, width=100))
@@ -401,8 +402,8 @@ def test_gateways_are_rows_above_their_nodes_and_do_not_count_as_nodes():
 
 def test_of_a_range_of_nodes_it_is_shown_how_many_are_there_and_which_have_left():
     left = NodeStatus(name="node-0", host="amber", lanes=64, has_left=True, steps=7)
-    going = NodeStatus(name="node-1", host="basalt", lanes=64, is_there=True, is_leaving=True)
-    shown = status(nodes=(left, going, NodeStatus(name="node-2", host="coral", lanes=64)), nodes_asked="2 to 64")
+    going = NodeStatus(name="node-1", host="basalt", lanes=64, is_connected=True, is_leaving=True)
+    shown = status(nodes=(left, going, NodeStatus(name="node-2", host="coral", lanes=64)), nodes_requested="2 to 64")
     console = Console(file=io.StringIO(), width=100)
     console.print(panels(shown, width=100))
     text = console.file.getvalue()
@@ -440,7 +441,7 @@ def crowded() -> Status:
         )
         for name, value in zip("abcd", (13.4, 2.0, 3.0, 4.0), strict=True)
     )
-    nodes = tuple(NodeStatus(name=f"node-{n}", host="amber", lanes=8, is_there=True) for n in range(5))
+    nodes = tuple(NodeStatus(name=f"node-{n}", host="amber", lanes=8, is_connected=True) for n in range(5))
     return status(policies=policies, nodes=nodes, roles=(*ROLES, RoleShare(name="evaluator", activities={}, busy=0.0)))
 
 
@@ -489,7 +490,7 @@ def test_panels_side_by_side_are_as_wide_as_their_values_need():
 def test_a_table_with_too_few_rows_shows_the_chosen_policy_and_lost_nodes():
     policies = tuple(of_policy(f"policy-{number}") for number in range(9))
     nodes = tuple(
-        NodeStatus(name=f"node-{n}", host="amber", lanes=8, is_there=n != 6, faults=int(n == 6)) for n in range(9)
+        NodeStatus(name=f"node-{n}", host="amber", lanes=8, is_connected=n != 6, faults=int(n == 6)) for n in range(9)
     )
     console = Console(width=80, file=io.StringIO())
     console.print(panels(status(policies=policies, nodes=nodes, roles=()), (), 80, 22, 7))
@@ -575,8 +576,8 @@ def test_text_is_legible_on_white():
 
 
 def test_labels_are_those_of_the_descriptions():
-    text = drawn(status(experience={"constant_features": 0.25, "left_out": 3.0, "own/number": 1.5}), 80)
-    for label in ("const features ", "left out", "own number"):
+    text = drawn(status(experience={"constant_features": 0.25, "late_segments": 3.0, "own/number": 1.5}), 80)
+    for label in ("const features ", "late segments", "own number"):
         assert label in text, label
 
 

@@ -12,5 +12,5 @@ def fake_trainings(monkeypatch):
     """Trainings are `fake_training`s."""
     pytest.importorskip("optuna")
     monkeypatch.setattr("penstock.search.job.PROGRAM", (sys.executable, "-S", fake_training.__file__))
-    monkeypatch.setattr("penstock.search.job.checkpoint_to_go_on_from", fake_training.read)
+    monkeypatch.setattr("penstock.search.job.checkpoint_to_resume", fake_training.read)
     monkeypatch.setattr("penstock.runs.jobs.PAUSE", 0.01)

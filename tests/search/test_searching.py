@@ -251,7 +251,7 @@ import sys
 from tests.search import fake_training
 from penstock.search import job
 job.PROGRAM = (sys.executable, "-S", fake_training.__file__)
-job.checkpoint_to_go_on_from = fake_training.read
+job.checkpoint_to_resume = fake_training.read
 from pathlib import Path
 from tests.search.searches import search_in
 search_in(Path(sys.argv[1])).searching(2).run()
@@ -313,10 +313,10 @@ def test_two_searches_in_one_directory_share_the_trials(tmp_path):
 
 def with_a_run(search, monkeypatch) -> Path:
     """A search whose first trial was interrupted, with a checkpoint as training writes it, and notes beside it."""
-    from penstock.runs.lookup import checkpoint_to_go_on_from
+    from penstock.runs.lookup import checkpoint_to_resume
     from penstock.runs.run_directory import RunDirectory
 
-    monkeypatch.setattr("penstock.search.job.checkpoint_to_go_on_from", checkpoint_to_go_on_from)
+    monkeypatch.setattr("penstock.search.job.checkpoint_to_resume", checkpoint_to_resume)
     run = RunDirectory.create(search.directory.run(0, 0), env_name="e", algorithm="appo", config={})
     run.checkpoints.save(100, meta={"seconds": 1.0}, weights={})
     return with_notes(run.path)

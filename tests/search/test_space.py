@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from penstock.algorithms.appo import APPOConfig
 from penstock.algorithms.dqn import DQNConfig
 from penstock.algorithms.ppo import PPOConfig
-from penstock.bench.asked import as_flags, names_of
+from penstock.bench.arguments import as_flags, names_of
 from penstock.config import ConfigError
 from penstock.flags import parse_config
 from penstock.search.space import Choice, Range, Space, read_space, refusal_of, space_of

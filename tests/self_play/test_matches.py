@@ -201,7 +201,7 @@ def test_games_that_were_given_up_and_end_while_others_play_are_still_nobodys():
     with penstock.PPO(**{**SERIAL, "env": StallsAtFirst, "eval_against": ("random",), "eval_max_steps": 10}) as trainer:
         first, second = trainer.evaluate(50).matches
     assert 0 < first.unfinished < 25 and second.unfinished == 0, "25 games of two each; no first one is left"
-    assert (first.asked, first.outcomes, second.outcomes) == (50, (-1,) * 50, (1,) * 50)
+    assert (first.requested, first.outcomes, second.outcomes) == (50, (-1,) * 50, (1,) * 50)
 
 
 def test_without_time_for_a_single_step_there_is_still_an_answer():

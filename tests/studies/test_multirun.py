@@ -22,7 +22,7 @@ from penstock.runs.run_directory import RunDirectory
 from penstock.studies import StudyError
 from penstock.studies.multirun import Study, missed, train
 from penstock.studies.plan import plan, read
-from penstock.trials.asking import Asked
+from penstock.trials.request import ClusterRequest
 from tests.kept_files import contents, make_damaged, make_newer, make_unreadable, with_notes
 from tests.studies.recorded import record
 
@@ -163,7 +163,7 @@ def test_a_refused_multirun_leaves_no_record_and_no_folder_that_it_made(tmp_path
     if is_there:
         found.folder.mkdir(parents=True)
     with pytest.raises(ConfigError, match="there is no Ray cluster there"):
-        train(found, 1, Asked("127.0.0.1:1"))
+        train(found, 1, ClusterRequest("127.0.0.1:1"))
     assert not (found.folder / "multirun.json").exists()
     assert tmp_path.is_dir() and (tmp_path / "many").exists() == found.folder.exists() == is_there
 

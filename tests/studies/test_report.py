@@ -168,7 +168,7 @@ def test_films_lie_in_the_report_where_there_is_room(tmp_path, monkeypatch):
         (videos / name).write_bytes(data)
     (tmp_path / "secret.mp4").write_text("x")
     (videos / "step-1.mp4").symlink_to(tmp_path / "secret.mp4")
-    monkeypatch.setattr("penstock.studies.report._MOST_FILM_NBYTES", 7)
+    monkeypatch.setattr("penstock.studies.report._MOST_VIDEO_NBYTES", 7)
     page = report_html([run]).decode()
     assert [value for name, value in Tags(page).attributes if name == "src"] == [
         "data:video/mp4;base64,bmV3", "data:video/mp4;base64,"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cli import main
-from penstock.runs.lookup import checkpoint_to_go_on_from
+from penstock.runs.lookup import checkpoint_to_resume
 from penstock.runs.reading import find_runs
 from tests.engine.isolated_nodes import IsolatedCluster, why_not
 from tests.engine.processes import started, wait_until
@@ -69,7 +69,7 @@ def wait_for_runs(cluster, process, condition, what):
 
 def saved_steps(run: Path) -> int:
     """Steps of the newest checkpoint that is at home."""
-    found = checkpoint_to_go_on_from(run) if (run / "config.json").exists() else None
+    found = checkpoint_to_resume(run) if (run / "config.json").exists() else None
     return 0 if found is None else found["steps"]
 
 

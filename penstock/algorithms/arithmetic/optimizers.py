@@ -38,33 +38,17 @@ class Eager(torch.optim.Optimizer):
     load_state_dict = plain(torch.optim.Optimizer.load_state_dict)
 
 
-def go_on(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any]) -> None:
-    """Load an optimiser's saved moments; keep its settings, which may have changed since.
-
-    Parameters
-    ----------
-    optimizer
-        Optimiser of the same kind, for the same parameters.
-    saved
-        Its ``state_dict``.
-    """
+def load_moments(optimizer: torch.optim.Optimizer, state_dict: Mapping[str, Any]) -> None:
+    """Load the moments of a ``state_dict`` into an optimiser; keep its settings, which may have changed since."""
     settings = [{name: value for name, value in group.items() if name != "params"} for group in optimizer.param_groups]
-    optimizer.load_state_dict(dict(saved))
+    optimizer.load_state_dict(dict(state_dict))
     for group, mine in zip(optimizer.param_groups, settings, strict=True):
         group.update(mine)
 
 
-def as_if_made(optimizer: torch.optim.Optimizer, made: torch.optim.Optimizer) -> None:
-    """Give all groups of an optimiser the settings of another's first group; keep learning rate and moments.
-
-    Parameters
-    ----------
-    optimizer
-        Optimiser in use.
-    made
-        Optimiser of the same kind, made with the new settings.
-    """
-    settings = {name: value for name, value in made.param_groups[0].items() if name not in ("params", "lr")}
+def copy_settings(optimizer: torch.optim.Optimizer, new: torch.optim.Optimizer) -> None:
+    """Give all groups of an optimiser the settings of a new one's first group; keep learning rate and moments."""
+    settings = {name: value for name, value in new.param_groups[0].items() if name not in ("params", "lr")}
     for group in optimizer.param_groups:
         group.update(settings)
 
@@ -77,12 +61,12 @@ class OnDevice:
     ----------
     learning_rate
         Step size, float32 ``[]``.
-    lost
+    nonfinite
         float32 ``[]``; 1: the step changes nothing.
     """
 
     learning_rate: torch.Tensor
-    lost: torch.Tensor
+    nonfinite: torch.Tensor
 
 
 def step_on_device(optimizer: torch.optim.Optimizer, numbers: OnDevice, kernel: Callable[..., object]) -> None:
@@ -94,11 +78,12 @@ def step_on_device(optimizer: torch.optim.Optimizer, numbers: OnDevice, kernel: 
         moved = [parameter for parameter in group["params"] if parameter.grad is not None]
         states = [optimizer.state[parameter] for parameter in moved]
         steps, (beta1, beta2) = [of["step"] for of in states], group["betas"]
-        torch.ops.aten._foreach_add_.Tensor(steps, 1.0 - numbers.lost)
+        torch.ops.aten._foreach_add_.Tensor(steps, 1.0 - numbers.nonfinite)
         kernel(
             moved, [parameter.grad for parameter in moved], [of["exp_avg"] for of in states],
             [of["exp_avg_sq"] for of in states], [], steps, lr=numbers.learning_rate, beta1=beta1, beta2=beta2,
-            weight_decay=group["weight_decay"], eps=group["eps"], amsgrad=False, maximize=False, found_inf=numbers.lost,
+            weight_decay=group["weight_decay"], eps=group["eps"], amsgrad=False, maximize=False,
+            found_inf=numbers.nonfinite,
         )  # fmt: skip
 
 

@@ -90,7 +90,7 @@ class Algorithm:
     freezes_statistics: ClassVar[bool] = False
     """True: in updates, layers such as BatchNorm normalise by their running statistics, as in acting."""
 
-    updates_alike: ClassVar[bool] = False
+    repeatable_updates: ClassVar[bool] = False
     """True: every update (from replay, every update of one kind) is the same computation of batch, random numbers and
     networks at fixed addresses, so that a plan, or a graph on a GPU, may repeat it. Not inherited: each subclass sets
     it."""
@@ -101,7 +101,7 @@ class Algorithm:
     config: Any
 
     def __init__(self, config: AnyConfig, observation: ObservationSpec, action: ActionSpec) -> None:
-        self.config = config = config.settled(encodes_images=encodes_images(config.encoder, observation))
+        self.config = config = config.resolved(encodes_images=encodes_images(config.encoder, observation))
         self.data_path = self.data_path_of(config)
         self.observation = observation
         self.action = action
@@ -147,8 +147,8 @@ class Algorithm:
 
     def reason_not_to_repeat(self) -> str | None:
         """Return why neither a plan nor a graph can repeat the updates; None if no reason is known."""
-        if not vars(type(self)).get("updates_alike", False):
-            return f"{type(self).__name__} does not declare its updates alike (updates_alike)"
+        if not vars(type(self)).get("repeatable_updates", False):
+            return f"{type(self).__name__} does not declare its updates repeatable (repeatable_updates)"
         if self.config.num_learners > 1:
             return "several learners average their gradients"
         return None
@@ -213,7 +213,7 @@ class Algorithm:
             return nullcontext()
         return torch.autocast(device.type, torch.bfloat16, cache_enabled=cache)
 
-    def take_settings(self, config: AnyConfig) -> None:
+    def apply_settings(self, config: AnyConfig) -> None:
         """Adopt new values of tunable settings."""
         self.config = config
 

@@ -109,9 +109,9 @@ class ControlAlgorithm(ReplayAlgorithm):
         if self._return_scale is None and isinstance(returns := getattr(model, "returns", None), CategoricalReturns):
             self._support = SupportWatch(returns.atoms[0].item(), returns.atoms[-1].item(), self.remarks.append)
 
-    def updated(self, model: Any, batch: TransitionBatch, metrics: Metrics) -> None:
+    def after_update(self, model: Any, batch: TransitionBatch, metrics: Metrics) -> None:
         """Check, unless rewards are scaled, the share of targets outside the support of distributional critics."""
-        is_repeated = self.lost is not None or self.recording is not None
+        is_repeated = self.nonfinite is not None or self.recording is not None
         if self._support is not None and "outside_support" in metrics and not is_repeated:
             self._support.see(metrics["outside_support"], batch.reward, batch.discount, batch.number)
 
@@ -148,7 +148,7 @@ class ControlAlgorithm(ReplayAlgorithm):
             new = self.make_model(device)
         new.input.load_state_dict(model.input.state_dict())
         model.load_state_dict(new.state_dict())
-        self.restart_target(model)
+        self.reset_target(model)
         for optimizer in self.optimizers.values():
             optimizer.state.clear()
 

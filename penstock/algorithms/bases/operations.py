@@ -37,7 +37,7 @@ class Number(int):
     """Number of a tensor in a plan, as distinct from a constant."""
 
 
-class Turned(NamedTuple):
+class Transposed(NamedTuple):
     """Transposed view of the tensor of this number."""
 
     number: Number
@@ -55,7 +55,7 @@ class Steps(Protocol):
     def factor(self, tensor: Tensor) -> tuple[Number, bool]:
         """Return the number of a factor of a product, and whether it is stored transposed."""
 
-    def turned(self, tensor: Tensor) -> Number | Turned:
+    def transposed(self, tensor: Tensor) -> Number | Transposed:
         """Return the transpose of a matrix."""
 
     def fixed(self, tensor: Tensor) -> Number:
@@ -77,7 +77,7 @@ class Steps(Protocol):
         """Add the gradient of `normalize`; `given`: gradient, matrix, scale, means, inverse deviations."""
 
 
-Find = Callable[[Steps, Any, Any, Mapping[str, Any]], Number | Turned]
+Find = Callable[[Steps, Any, Any, Mapping[str, Any]], Number | Transposed]
 
 
 def dimension(ndim: int, dim: int) -> int:
@@ -195,7 +195,7 @@ def _averaged(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
 
 
 def _along_the_last(operation: Operation, otherwise: Find | None = None) -> Find:
-    def find(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number | Turned:
+    def find(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number | Transposed:
         if _dims_of(args) != [args[0].ndim - 1]:
             if otherwise is not None:
                 return otherwise(r, shape, args, kwargs)
@@ -319,21 +319,21 @@ def _multiplied(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number:
     return r.step(operation, shape, a, b, *bias, x=a_turned, y=b_turned)
 
 
-def _turned(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number | Turned:
+def _transposed(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number | Transposed:
     one, other = (dim % len(shape) for dim in args[1:3]) if len(args) > 1 else (0, 1)
     order = list(range(len(shape)))
     order[one], order[other] = other, one
     return _permuted(r, shape, (args[0], order), kwargs)
 
 
-def _permuted(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number | Turned:
+def _permuted(r: Steps, shape: Any, args: Any, kwargs: Any) -> Number | Transposed:
     before = [dim for dim, size in enumerate(args[0].shape) if size > 1]
     order = [dim % len(shape) for dim in args[1]]
     if [dim for dim in order if dim in before] == before:
         return _copied(r, shape, args, kwargs)
     last = len(shape) - 1
     if order == [*range(last - 1), last, last - 1]:
-        return r.turned(args[0])
+        return r.transposed(args[0])
     if order == [1, 0, 2]:
         return r.swap(r.number(args[0]))
     raise Unplannable("dimensions are permuted in an order that plans do not have")
@@ -516,8 +516,8 @@ RECORDED: dict[str, Find] = {
     "relu": lambda r, s, a, k: r.step(Operation.CLAMP, s, a[0], x=0.0, y=math.inf),
     "threshold_backward": lambda r, s, a, k: r.step(Operation.RECTIFIER_GRADIENT, s, *a[:2], x=a[2]),
     "rsqrt": _inverse_root, "_softmax_backward_data": _soft_maximum_backward,
-    "mm": _multiplied, "addmm": _multiplied, "bmm": _multiplied, "baddbmm": _multiplied, "t": _turned,
-    "transpose": _turned, "permute": _permuted, "floor": _plain(Operation.FLOOR),
+    "mm": _multiplied, "addmm": _multiplied, "bmm": _multiplied, "baddbmm": _multiplied, "t": _transposed,
+    "transpose": _transposed, "permute": _permuted, "floor": _plain(Operation.FLOOR),
     "cos": _plain(Operation.COSINE), "mv": _on_vector, "xlogy": _times_logarithm, "nan_to_num": _without_nan,
     "slice_backward": _put_back, "select_backward": _put_back, "cat": _joined(False),
     "stack": _joined(True), **dict.fromkeys((*VIEWS, "expand"), _copied), "view": _viewed,

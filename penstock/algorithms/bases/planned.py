@@ -50,7 +50,7 @@ AnyPlan = TypeVar("AnyPlan")
 class PlanCache(Generic[AnyPlan]):
     """Plans of updates, one for each kind of update and shape of batches, as far as they can be recorded.
 
-    A plan repeats recorded operations: with ``updates_alike``, an algorithm declares that updates of a kind are the
+    A plan repeats recorded operations: by ``repeatable_updates``, an algorithm declares updates of a kind to be the
     same computation. An update with an operation that plans do not have, or that reads the run's progress, stays in
     torch, as do updates of networks with modules of other packages, and of several learners.
 
@@ -106,7 +106,7 @@ class PlannedGradient(PlanCache["Planned"]):
     def __init__(
         self, algorithm: Any, model: Any, autocast: AbstractContextManager[object], trained: Sequence[nn.Parameter]
     ) -> None:
-        self._networks = [model, *algorithm.further_networks()]
+        self._networks = [model, *algorithm.auxiliary_networks()]
         super().__init__(algorithm, self._networks)
         self._model, self._autocast, self._trained = model, autocast, trained
 
@@ -170,7 +170,7 @@ class Planned:
         numbers = [loss, *(metrics[name] for name in self._names)]
         known = [each for each in gradients if each is not None]
         tensors = [*known, *(metrics[name] for name in self._shapes), *targets.values()]
-        recorder.give_out([*numbers, *tensors])
+        recorder.add_outputs([*numbers, *tensors])
         self._plan, read = recorder.plan()
         count = sum(number < len(of_batch) for number in usable)
         self._read = [usable[place] for place in read if place < count]
@@ -232,11 +232,11 @@ class PlannedUpdate(PlanCache["RecordedUpdate"]):
             in_torch: tuple[Tensor, Metrics] = self._algorithm.update(self._model, batch)
             return in_torch
         td_error, metrics = plan.run(batch)
-        self._algorithm.updated(self._model, batch, metrics)
+        self._algorithm.after_update(self._model, batch, metrics)
         return td_error, metrics
 
     def _kind_of(self, batch: Any) -> Hashable:
-        return self._algorithm.kind_of_update(batch.number), in_bfloat16()
+        return self._algorithm.update_kind(batch.number), in_bfloat16()
 
     def _record(self, batch: Any) -> RecordedUpdate:
         self._require_same(batch)
@@ -344,7 +344,7 @@ class RecordedUpdate:
                 self._names, self._found = list(metrics), [each.detach() for each in (td_error, *metrics.values())]
                 if not all(each.is_floating_point() for each in self._found):
                     raise Unplannable("a result is not floating-point")
-                self._recorder.give_out(self._found)
+                self._recorder.add_outputs(self._found)
         finally:
             algorithm.recording = None
         self._after = {name: each.clone() for name, each in model.state_dict().items()} if compares else {}
@@ -360,31 +360,31 @@ class RecordedUpdate:
         recorder.set_zero(gradients)
         with without_autocast(loss.device):
             loss.backward(inputs=list(trained))
-        recorder.give_out([loss])
-        recorder.give_out(gradients, change=True)
+        recorder.add_outputs([loss])
+        recorder.add_outputs(gradients, change=True)
         with recorder.between_parts(self._networks):
             expected = [each.clone() for each in gradients] if self._compares else []
             norm = step(loss)
-        recorder.take_in(norm)
+        recorder.add_input(norm)
         self._effects.append(Effect(step, trained, loss.detach(), expected, norm))
         return norm
 
     def change(self, apply: Callable[[], Any], read: Sequence[Tensor] = ()) -> None:
         """Record a change of the networks that reads the tensors `read`; apply it now and here in each update."""
-        self._recorder.give_out(read)
+        self._recorder.add_outputs(read)
         with self._recorder.between_parts(self._networks):
             apply()
         self._effects.append(Effect(apply, read=read))
 
-    def follow(self, network: nn.Module) -> None:
-        """Record an update of running moments from the batch. See `penstock.nn.follow`."""
+    def update_moments(self, network: nn.Module) -> None:
+        """Record an update of running moments from the batch. See `penstock.nn.update_moments`."""
         layers = [module for module in network.modules() if isinstance(module, BatchNorm)]
         seen = [layer.seen for layer in layers if layer.seen is not None]
 
         def apply() -> None:
             for layer, moments in zip(layers, seen, strict=True):
                 layer.seen = moments
-                layer.follow()
+                layer.update_moments()
 
         if layers:
             self.change(apply, list(chain(*seen)))

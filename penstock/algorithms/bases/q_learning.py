@@ -348,25 +348,25 @@ class QLearning(ReplayAlgorithm):
         norm: float | None = self.config.max_grad_norm
         return norm or math.inf
 
-    def updated(self, model: QNetwork, batch: Any, metrics: Metrics) -> None:
+    def after_update(self, model: QNetwork, batch: Any, metrics: Metrics) -> None:
         """Check the size of rewards, and C51's support, for a remark to the user."""
         if self._rewards is not None and batch.number % UPDATES_BETWEEN_LOOKS == 0:
             self._rewards.see(batch.reward)
         if self._support is not None:
             self._support.see(metrics["outside_support"], batch.reward, batch.discount, batch.number)
 
-    def follow(self, number: int) -> None:
+    def maybe_update_target(self, number: int) -> None:
         """Copy the network to the target network every ``target_period`` updates; then update the normalisation."""
-        if self.kind_of_update(number):
-            self.move_target(1.0)
+        if self.update_kind(number):
+            self.update_target(1.0)
         targets = self._targets if self._other_loss is None else self._other_loss.targets
         if targets and self.target.return_moments is not None:  # the same moments as the network's
-            if self.lost is not None:  # targets of a lost update do not count
+            if self.nonfinite is not None:  # targets of a non-finite update do not count
                 target, counted = (*targets, torch.ones_like(targets[0]))[:2]
-                targets = target, (1.0 - self.lost) * counted
+                targets = target, (1.0 - self.nonfinite) * counted
             self.change(partial(self.target.update_return_statistics, *targets, copies=(self._model,)), targets)
 
-    def kind_of_update(self, number: int) -> bool:
+    def update_kind(self, number: int) -> bool:
         """Return whether the update moves the target network."""
         return number % self.config.target_period == 0
 

@@ -25,7 +25,7 @@ from penstock.algorithms.bases.operations import (
     VIEWS,
     Number,
     Operation,
-    Turned,
+    Transposed,
     Unplannable,
     dimension,
 )
@@ -118,15 +118,15 @@ class Recorder(TorchDispatchMode):
         self._wrote: dict[Number, Step] = {}
         self._rounded: dict[Number, Number] = {}  # in this part: numbers before they were rounded
         self._changed: dict[int, int] = {}  # results that change from a step on, and the step's place
-        self._numbers: dict[Hashable, Number | Turned] = {}
+        self._numbers: dict[Hashable, Number | Transposed] = {}
         self._places: dict[int, set[Hashable]] = {}  # by the address of a storage
         self._storages: dict[Hashable, int] = {}  # by place
         self._views: dict[Hashable, View] = {}
-        self._turned: set[Hashable] = set()
+        self._transposed: set[Hashable] = set()
         self._stale: set[Hashable] = set()  # places that were changed through another tensor of their storage
         self._kept: list[Tensor] = []  # so that no address is used twice
         for each in inputs:
-            self.take_in(each)
+            self.add_input(each)
 
     def __enter__(self) -> Any:
         self._seen = seen_by(self)
@@ -137,7 +137,7 @@ class Recorder(TorchDispatchMode):
         super().__exit__(*problem)
         self._seen.__exit__(*problem)
 
-    def take_in(self, tensor: Tensor) -> None:
+    def add_input(self, tensor: Tensor) -> None:
         """Make a tensor the next input of the plan."""
         number = self._add(tensor.shape)
         self._inputs[number] = KINDS[tensor.dtype]
@@ -146,10 +146,10 @@ class Recorder(TorchDispatchMode):
 
     def fixed(self, tensor: Tensor) -> Number:
         """Make a tensor that no update changes an input of the plan; return its number."""
-        self.take_in(tensor)
+        self.add_input(tensor)
         return self.number(tensor)
 
-    def give_out(self, tensors: Iterable[Tensor], *, change: bool = False) -> None:
+    def add_outputs(self, tensors: Iterable[Tensor], *, change: bool = False) -> None:
         """Mark tensors as the next results of the plan; `change`: later parts overwrite them."""
         for tensor in tensors:
             number = self.number(tensor)
@@ -179,7 +179,7 @@ class Recorder(TorchDispatchMode):
             self._is_paused = False
         for tensor in tensors:
             place = _place(tensor)
-            self._stale |= {each for each in self._overlapping(place) if each != place and each not in self._turned}
+            self._stale |= {each for each in self._overlapping(place) if each != place and each not in self._transposed}
 
     def plan(self) -> tuple[Plan, list[int]]:
         """Return the plan of the results, without the steps that they do not need, and the inputs that it reads."""
@@ -371,15 +371,15 @@ class Recorder(TorchDispatchMode):
     def factor(self, tensor: Tensor) -> tuple[Number, bool]:
         """Return the number of a factor of a product, and whether it is stored transposed."""
         found = self._found(tensor)
-        number = found.number if isinstance(found, Turned) else found
+        number = found.number if isinstance(found, Transposed) else found
         if tensor.dtype == torch.bfloat16:  # the product rounds its factors
             number = self._rounded.get(number, number)
-        return number, isinstance(found, Turned)
+        return number, isinstance(found, Transposed)
 
-    def turned(self, tensor: Tensor) -> Number | Turned:
+    def transposed(self, tensor: Tensor) -> Number | Transposed:
         """Return the transpose of a matrix."""
         found = self._found(tensor)
-        return found.number if isinstance(found, Turned) else Turned(found)
+        return found.number if isinstance(found, Transposed) else Transposed(found)
 
     def step(self, operation: Operation, shape: Sequence[int], *given: Any, x: float = 0.0, y: float = 0.0) -> Number:
         """Add a step on tensors, numbers of tensors, or constants; return the number of its result."""
@@ -415,13 +415,13 @@ class Recorder(TorchDispatchMode):
         self.name(out, self._seen_through(view, out.shape))
         self._views[_place(out)] = view
 
-    def name(self, tensor: Tensor, found: Number | Turned) -> None:
+    def name(self, tensor: Tensor, found: Number | Transposed) -> None:
         """Give a tensor the number of a result."""
         place = _place(tensor)
         self._numbers[place] = found
         self._stale.discard(place)
-        if isinstance(found, Turned):
-            self._turned.add(place)
+        if isinstance(found, Transposed):
+            self._transposed.add(place)
         storage = tensor.untyped_storage().data_ptr()
         self._storages[place] = storage
         self._places.setdefault(storage, set()).add(place)
@@ -452,10 +452,10 @@ class Recorder(TorchDispatchMode):
             return
         if name in DRAWN and self._has_generator and kwargs.get("generator") is not None:
             self.drawn[-1].append((out, DRAWN[name]))
-            self.take_in(out)
+            self.add_input(out)
             return
         if name in FIXED and out.dtype in KINDS:
-            self.take_in(out)
+            self.add_input(out)
             return
         if name in SEVERAL:
             shapes = [each.shape for each in out if each is not None]
@@ -480,10 +480,10 @@ class Recorder(TorchDispatchMode):
         if name in VIEWS and _place(out) != _place(args[0]):
             self._views[_place(out)] = View(_place(args[0]), list(args[0].shape))
 
-    def _change(self, tensor: Tensor, found: Number | Turned) -> None:
+    def _change(self, tensor: Tensor, found: Number | Transposed) -> None:
         """Give a tensor and its bases new numbers; other views of the same memory are renewed when they are read."""
         place = _place(tensor)
-        if place in self._turned:
+        if place in self._transposed:
             raise Unplannable("a transposed tensor was changed in place")
         fresh = {place: found}
         while place in self._views:
@@ -510,15 +510,15 @@ class Recorder(TorchDispatchMode):
             part = self.step(Operation.SLICE, view.part, part, x=view.dim, y=view.start)
         return part if view.part is not None and list(shape) == view.part else self.step(Operation.COPY, shape, part)
 
-    def _found(self, tensor: Tensor) -> Number | Turned:
+    def _found(self, tensor: Tensor) -> Number | Transposed:
         place = _place(tensor)
         if place not in self._numbers:
             raise Unplannable("a tensor is neither an input nor computed from one")
         return self._fresh(place, tensor.shape)
 
-    def _fresh(self, place: Hashable, shape: Sequence[int]) -> Number | Turned:
+    def _fresh(self, place: Hashable, shape: Sequence[int]) -> Number | Transposed:
         if place in self._stale:
-            if place not in self._views or place in self._turned:
+            if place not in self._views or place in self._transposed:
                 raise Unplannable("the memory of a tensor has changed, and it is no simple view of what changed")
             self._numbers[place] = self._seen_through(self._views[place], shape)
             self._stale.discard(place)
@@ -526,7 +526,7 @@ class Recorder(TorchDispatchMode):
 
     def _number_at(self, place: Hashable) -> Number:
         found = self._fresh(place, place[1])  # type: ignore[index]
-        if isinstance(found, Turned):
+        if isinstance(found, Transposed):
             found = self.step(Operation.TURN, place[1], found.number)  # type: ignore[index]
             self._numbers[place] = found
         return found

@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from penstock.algorithms.arithmetic.optimizers import as_if_made, fused_adam, go_on
+from penstock.algorithms.arithmetic.optimizers import copy_settings, fused_adam, load_moments
 from penstock.algorithms.arithmetic.td import linear_schedule, polyak_
 from penstock.algorithms.bases.algorithm import Algorithm, Metrics, NonFiniteUpdate, shrink_
 from penstock.algorithms.bases.planned import RecordedUpdate
 from penstock.config import Config, PrioritizedReplayConfig, ReplayConfig, Scheduled
-from penstock.experience.run_replay import FirstPriorities
+from penstock.experience.run_replay import InitialPriorities
 from penstock.nn import (
     PolicyNetwork,
     average_gradients_,
@@ -45,7 +45,7 @@ class ReplayAlgorithm(Algorithm):
         Optimisers by name. Only in the learner.
     generator
         Random numbers of the learner.
-    lost
+    nonfinite
         In an update that a graph repeats, float32 ``[]``: 1 once a loss or gradient was not finite, after which the
         update changes nothing more. None: a non-finite update raises an error.
     recording
@@ -64,7 +64,7 @@ class ReplayAlgorithm(Algorithm):
     evaluating: AbstractContextManager[bool]
     optimizers: dict[str, torch.optim.Optimizer]
     generator: torch.Generator
-    lost: Tensor | None = None
+    nonfinite: Tensor | None = None
     recording: RecordedUpdate | None = None
 
     def sampler(self) -> Sampler:
@@ -74,7 +74,7 @@ class ReplayAlgorithm(Algorithm):
             return Prioritized(c.priority_alpha, c.priority_beta, normalize="batch")
         return Uniform()
 
-    def first_priorities(self) -> FirstPriorities | None:
+    def initial_priorities(self) -> InitialPriorities | None:
         """Return the function that computes priorities of new rows in rollout workers, without torch.
 
         It needs the columns value (of the action taken) and max_value, which `act` then records. None: new rows get the
@@ -121,9 +121,9 @@ class ReplayAlgorithm(Algorithm):
         """
         td_error, loss, metrics = self.evaluate(model, batch)
         grad_norm = self.minimize(next(iter(self.optimizers)), loss, max_grad_norm=self.max_grad_norm)
-        self.follow(batch.number)
-        if self.lost is None and self.recording is None:
-            self.updated(model, batch, metrics)
+        self.maybe_update_target(batch.number)
+        if self.nonfinite is None and self.recording is None:
+            self.after_update(model, batch, metrics)
         return td_error.detach(), {"loss": loss, **metrics, "grad_norm": grad_norm}
 
     def evaluate(self, model: Any, batch: Any) -> tuple[Tensor, Tensor, Metrics]:
@@ -138,14 +138,14 @@ class ReplayAlgorithm(Algorithm):
         """Norm to which `update` scales a larger gradient down."""
         return math.inf
 
-    def follow(self, number: int) -> None:
+    def maybe_update_target(self, number: int) -> None:
         """Move the target network after the update with this number. Does nothing by default."""
 
-    def updated(self, model: Any, batch: Any, metrics: Metrics) -> None:
+    def after_update(self, model: Any, batch: Any, metrics: Metrics) -> None:
         """Hook after an update, for work that plans and graphs do not repeat. Does nothing by default."""
 
-    def kind_of_update(self, number: int) -> Hashable:
-        """Return the kind of the update with this number; updates of a kind are one computation (`updates_alike`)."""
+    def update_kind(self, number: int) -> Hashable:
+        """Return the kind of an update by its number; updates of a kind are one computation (`repeatable_updates`)."""
         return None
 
     def reason_not_to_capture(self) -> str | None:
@@ -188,24 +188,24 @@ class ReplayAlgorithm(Algorithm):
         }
         self.generator = torch.Generator(device).manual_seed(self.config.seed)
         if learning is None:
-            self.restart_target(model)
+            self.reset_target(model)
             return
         self.inherit(learning)
         generator = learning["generator"].cpu()
         if len(generator) == len(self.generator.get_state()):  # else it comes from another kind of device
             self.generator.set_state(generator)
 
-    def restart_target(self, model: PolicyNetwork) -> None:
+    def reset_target(self, model: PolicyNetwork) -> None:
         """Copy the model to the target network, if there is one."""
         if self.has_target:
             self.target.load_state_dict(model.state_dict())
 
-    def move_target(self, tau: float) -> None:
+    def update_target(self, tau: float) -> None:
         """Move the target network towards the model, ``theta^- <- tau theta + (1 - tau) theta^-``; 1 copies it.
 
         Parameters move. Buffers of custom encoders, such as BatchNorm's running statistics, are copied.
         """
-        self.change(partial(self._move_target, tau))
+        self.change(partial(self._update_target, tau))
 
     def change(self, apply: Callable[[], Any], read: Sequence[Tensor] = ()) -> None:
         """Call `apply`, which changes networks and reads the tensors `read`, now and in each run of the plan."""
@@ -214,8 +214,8 @@ class ReplayAlgorithm(Algorithm):
         else:
             apply()
 
-    def _move_target(self, tau: float) -> None:
-        part = tau if self.lost is None else tau * (1.0 - self.lost)
+    def _update_target(self, tau: float) -> None:
+        part = tau if self.nonfinite is None else tau * (1.0 - self.nonfinite)
         polyak_([self._whole_target], [self._whole_model], part)
         for place, own in zip(self._kept_by_target, self._kept, strict=True):
             buffer_in(place).copy_(buffer_in(own))
@@ -228,19 +228,19 @@ class ReplayAlgorithm(Algorithm):
             "generator": self.generator.get_state(),
         }
 
-    def take_settings(self, config: Any) -> None:
+    def apply_settings(self, config: Any) -> None:
         """Adopt new values of tunable settings, also in the optimisers."""
-        super().take_settings(config)
+        super().apply_settings(config)
         self._rates = {name: rate for name, (_, rate) in self.trained_parameters(self._model).items()}
         for optimizer in self.optimizers.values():
-            as_if_made(optimizer, self.build_optimizer(nn.Parameter(torch.zeros(1)), 0.0))
+            copy_settings(optimizer, self.build_optimizer(nn.Parameter(torch.zeros(1)), 0.0))
 
     def inherit(self, learning: dict[str, Any]) -> None:
         """Take target network and optimisers from another learner's `learning_state`, but not its random numbers."""
         if self.has_target:
             self.target.load_state_dict(learning["target"])
         for name, optimizer in self.optimizers.items():
-            go_on(optimizer, learning["optimizers"][name])
+            load_moments(optimizer, learning["optimizers"][name])
 
     def schedule_learning_rates(self, progress: float) -> None:
         """Set the learning rates of all optimisers. See `set_learning_rate`."""
@@ -277,7 +277,7 @@ class ReplayAlgorithm(Algorithm):
         (whole,) = self.optimizers[name].param_groups[0]["params"]
         whole.grad.zero_()
         with without_autocast(loss.device):  # gradients have the precision of the forward pass
-            if self.lost is None:
+            if self.nonfinite is None:
                 loss.backward(inputs=self._trained[name])
             else:  # autograd may accumulate gradients on a stream other than the graph's
                 trained = self._trained[name]
@@ -292,8 +292,8 @@ class ReplayAlgorithm(Algorithm):
         if self.config.num_learners > 1:
             average_gradients_([whole], loss, *map(buffer_in, self._kept))
         norm = torch.linalg.vector_norm(whole.grad)
-        if self.lost is not None:
-            self.lost.copy_(torch.maximum(self.lost, (~torch.isfinite(loss.detach() + norm)).float()))
+        if self.nonfinite is not None:
+            self.nonfinite.copy_(torch.maximum(self.nonfinite, (~torch.isfinite(loss.detach() + norm)).float()))
         elif not math.isfinite((loss.detach() + norm).item()):
             raise NonFiniteUpdate(f"{name} loss {loss.item()}, gradient norm {norm.item()}")
         if max_grad_norm < math.inf:

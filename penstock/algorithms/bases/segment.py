@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from penstock.algorithms.arithmetic.likeness import Projection
-from penstock.algorithms.arithmetic.optimizers import as_if_made, fused_adam, go_on
+from penstock.algorithms.arithmetic.optimizers import copy_settings, fused_adam, load_moments
 from penstock.algorithms.arithmetic.returns import gae
+from penstock.algorithms.arithmetic.similarity import Projection
 from penstock.algorithms.bases.algorithm import Algorithm, Metrics, Request, clip_norm_
 from penstock.algorithms.bases.planned import PlannedGradient
 from penstock.config import Config, FreshConfig, SegmentConfig, find_object, require, require_whole_segments, value_at
@@ -49,7 +49,7 @@ class SegmentAlgorithm(Algorithm):
     """When `targets` are computed: "batch", once for all updates of a batch; "update", in each one, from segments."""
 
     @property
-    def batch_wait(self) -> float | None:
+    def batch_timeout(self) -> float | None:
         """Seconds that a synchronous learner waits for others after a batch's first segment; None: without limit."""
         return None
 
@@ -67,7 +67,7 @@ class SegmentAlgorithm(Algorithm):
     def build_model(self) -> Any:
         """Make the actor-critic. For another network, override `act` and `evaluate`, too."""
         names = ("memory", "memory_size", "memory_span", "burn_in", "shared_encoder", "normalize_returns",
-                 "continuous_actions", "initial_log_std", "log_std_step")  # fmt: skip
+                 "continuous_actions", "initial_log_std", "log_std_lr_scale")  # fmt: skip
         return self.build_network(ActorCritic, {name: getattr(self.config, name) for name in names})
 
     def build_optimizer(self, model: Any) -> torch.optim.Optimizer:
@@ -113,12 +113,12 @@ class SegmentAlgorithm(Algorithm):
         """Return the learner's own state, as tensors and plain values."""
         return {}
 
-    def further_networks(self) -> Sequence[torch.nn.Module]:
+    def auxiliary_networks(self) -> Sequence[torch.nn.Module]:
         """Return the networks, other than the model, that the loss reads: the same ones throughout a run."""
         return ()
 
-    def updated(self, model: Any, updates: int) -> None:
-        """Hook after each update of the model, with the update's number. Does nothing by default."""
+    def after_update(self, model: Any, updates: int) -> None:
+        """Hook after each update of the model, with the number of updates so far. Does nothing by default."""
 
     def targets(self, model: ActorCritic, batch: Batch, policy: Distribution, values: Tensor) -> dict[str, Tensor]:
         """Compute the targets of the loss, without gradient, by name; they become ``batch.targets``.
@@ -165,11 +165,11 @@ class SegmentAlgorithm(Algorithm):
             into.update_return_statistics(model.denormalize_value(batch.targets["return"]), batch.valid)
 
     @torch.no_grad()
-    def follow_statistics(self, model: Any, batch: Batch) -> None:
+    def update_layer_statistics(self, model: Any, batch: Batch) -> None:
         """Update the running statistics of layers with a batch, after its last update."""
         model.update_layer_statistics(batch.obs[:-1], batch.valid & ~batch.replayed)
 
-    def updates(self, batch: Batch, generator: torch.Generator) -> Iterator[Batch]:
+    def minibatches(self, batch: Batch, generator: torch.Generator) -> Iterator[Batch]:
         """Yield the minibatch of each update: by default the whole batch, once.
 
         Parameters
@@ -181,11 +181,13 @@ class SegmentAlgorithm(Algorithm):
         """
         yield batch if self.needs_segments else batch.flatten()
 
-    def is_enough(self, metrics: Metrics) -> bool:
+    def should_stop_early(self, metrics: Metrics) -> bool:
         """Return whether to skip the batch's remaining updates, given the metrics of the last one."""
         return False
 
-    def shuffled(self, batch: Batch, size: int, generator: torch.Generator, passes: int = 1) -> Iterator[Batch]:
+    def shuffled_minibatches(
+        self, batch: Batch, size: int, generator: torch.Generator, passes: int = 1
+    ) -> Iterator[Batch]:
         """Split a batch into random minibatches of `size` steps, drawn anew in each of several passes."""
         if self.needs_segments:
             require_whole_segments(size, self.config.segment_length)
@@ -333,7 +335,7 @@ class SegmentUpdater:
         self.generator = torch.Generator().manual_seed(algorithm.config.seed)
         self.autocast = algorithm.autocast(next(model.parameters()).device)
         self._training = algorithm.training_mode(model)
-        self.go_on(learning)
+        self.load_state(learning)
         trained = joined_if_adjacent(list(model.parameters()))
         self.gradient: Gradient = PlannedGradient(algorithm, model, self.autocast, trained)
 
@@ -361,7 +363,7 @@ class SegmentUpdater:
             except GroupBroken:
                 leave_group()
                 algorithm.prepare(model, batch)
-        for minibatch in algorithm.updates(batch, self.generator):
+        for minibatch in algorithm.minibatches(batch, self.generator):
             if not minibatch.learn.any():
                 continue  # the optimiser's momentum would still move the weights
             begin()
@@ -380,11 +382,11 @@ class SegmentUpdater:
             for name, value in metrics.items():
                 sums[name] = sums[name] + value if name in sums else value
             count += 1
-            if algorithm.is_enough(metrics):
+            if algorithm.should_stop_early(metrics):
                 break
         if is_finite:  # non-finite numbers would stay in the statistics for good
             with torch.no_grad():
-                algorithm.follow_statistics(model, batch)
+                algorithm.update_layer_statistics(model, batch)
                 algorithm.update_statistics(model, batch)
         return {name: value / count for name, value in sums.items()}
 
@@ -398,16 +400,16 @@ class SegmentUpdater:
         """Return the state of the optimiser and the algorithm's learning state, as tensors and plain values."""
         return {"optimizer": self.optimizer.state_dict(), **self._algorithm.learning_state()}
 
-    def go_on(self, learning: dict[str, Any] | None) -> None:
+    def load_state(self, learning: dict[str, Any] | None) -> None:
         """Continue from another learner's `state`; None: keep the optimiser, and reset the algorithm's own state."""
         if learning is not None:
-            go_on(self.optimizer, learning["optimizer"])
+            load_moments(self.optimizer, learning["optimizer"])
         self._algorithm.begin(self._model, learning)
 
-    def take_settings(self, config: Any) -> None:
+    def apply_settings(self, config: Any) -> None:
         """Adopt new values of tunable settings."""
-        self._algorithm.take_settings(config)
-        as_if_made(self.optimizer, self._algorithm.build_optimizer(self._model))
+        self._algorithm.apply_settings(config)
+        copy_settings(self.optimizer, self._algorithm.build_optimizer(self._model))
 
 
 Gradient = Callable[[Batch], tuple[Tensor, Metrics]]

@@ -20,7 +20,7 @@ from penstock.algorithms.bases.continuous import ControlAlgorithm, ControlConfig
 from penstock.algorithms.bases.q_losses import share_outside
 from penstock.config import NETWORK, Config, ConfigError
 from penstock.experience.batch import TransitionBatch
-from penstock.nn import BodyActorCritic, BodyConfig, CategoricalReturns, StochasticActorCritic, follow
+from penstock.nn import BodyActorCritic, BodyConfig, CategoricalReturns, StochasticActorCritic, update_moments
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,12 +99,12 @@ class SoftCritics(ControlAlgorithm):
         body = BodyConfig(c.network, c.normalization, c.unit_weights)
         return self.build_network(BodyActorCritic, body=body, returns=returns, **fields)
 
-    def follow_moments(self, network: nn.Module) -> None:
+    def update_moments(self, network: nn.Module) -> None:
         """Update the running moments of a network's normalisations from the batch, after an update of the network."""
         if self.recording is not None:
-            self.recording.follow(network)
+            self.recording.update_moments(network)
         else:
-            follow(network, self.lost)
+            update_moments(network, self.nonfinite)
 
     def both_ends(self, model: Any, batch: TransitionBatch, next_action: Tensor) -> tuple[Tensor, Tensor]:
         """Return the critics' outputs at both ends of transitions: the network's at the start, the target's at the end.

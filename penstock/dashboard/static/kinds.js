@@ -55,11 +55,11 @@ export function nodesPanel(words, metrics) {
       if (!Object.keys(tables.nodes).length) return;
       const looks = (text, n, head) => {
         if (head === "node") return named(text, n);
-        if (head === "state") return el("span", { class: `state ${nodes[n].is_there ? "running" : nodes[n].has_left ? "" : "failed"}` }, text);
+        if (head === "state") return el("span", { class: `state ${nodes[n].is_connected ? "running" : nodes[n].has_left ? "" : "failed"}` }, text);
         return head === "steps/s" ? el("span", { class: "with-spark" }, text, spark(metrics().columns[`node/${nodes[n].name}/steps_per_second`], n)) : text;
       };
-      const there = own.filter((node) => node.is_there).length;
-      replace(element, [el("p", { class: "quiet" }, `${there} of ${status.nodes_asked || own.length} nodes are connected`), partsTable("Nodes", tables.nodes, words, looks)]);
+      const there = own.filter((node) => node.is_connected).length;
+      replace(element, [el("p", { class: "quiet" }, `${there} of ${status.nodes_requested || own.length} nodes are connected`), partsTable("Nodes", tables.nodes, words, looks)]);
     },
   };
 }

@@ -51,7 +51,7 @@ export async function runPage(page, id, asked) {
 
   const policies = policiesPanel(about.words), nodes = nodesPanel(about.words, () => metrics), lineage = about.has_lineage ? lineagePanel(id) : null;
   const episode = episodePanel(id);
-  const films = el("div", { class: "charts" }), learners = el("div", {});
+  const videos = el("div", { class: "charts" }), learners = el("div", {});
   let marks = [];
   section("Log").append(log);
   showAbout();
@@ -64,7 +64,7 @@ export async function runPage(page, id, asked) {
 
   // Sections in order, those without content left out, with an index of them.
   function order(titles) {
-    const own = [["Policies", policies.element], ["Nodes", nodes.element], ["Learners", learners], ["Population", lineage && lineage.element], ["Films", films], ["Recent episode", episode.element]];
+    const own = [["Policies", policies.element], ["Nodes", nodes.element], ["Learners", learners], ["Population", lineage && lineage.element], ["Videos", videos], ["Recent episode", episode.element]];
     const filled = own.filter(([, element]) => element && element.childNodes.length);
     for (const [title, element] of filled) section(title).firstChild.after(element);
     const first = titles.slice(0, 1), all = [...first, ...filled.map(([title]) => title), ...titles, ...(log.textContent ? ["Log"] : []), "Settings"];
@@ -103,30 +103,30 @@ export async function runPage(page, id, asked) {
     policies.show(shown);
     nodes.show(status, shown.tables);
     replace(learners, Object.keys(shown.tables.learners).length ? [partsTable("Learners", shown.tables.learners, about.words)] : []);
-    showFilms(news.films);
+    showVideos(news.videos);
     order(titles());
   }
 
-  // Films come and go while others play.
-  function showFilms(names) {
-    for (const shown of [...films.children]) if (!names.includes(shown.dataset.film)) shown.remove();
+  // Videos come and go while others play.
+  function showVideos(names) {
+    for (const shown of [...videos.children]) if (!names.includes(shown.dataset.video)) shown.remove();
     names.forEach((name, n) => {
-      if (films.children[n]?.dataset.film !== name) films.insertBefore(el("figure", { "data-film": name }, el("figcaption", {}, name), filmOf(id, name, { preload: "metadata" })), films.children[n] ?? null);
+      if (videos.children[n]?.dataset.video !== name) videos.insertBefore(el("figure", { "data-video": name }, el("figcaption", {}, name), videoOf(id, name, { preload: "metadata" })), videos.children[n] ?? null);
     });
     marks = names.map((name) => /^step-(\d+)(?:-\d+)?\.mp4$/.exec(name)).filter((found) => found).map(([name, steps]) => ({
-      steps: Number(steps), label: `Film of step ${count(Number(steps))}${name === `step-${steps}.mp4` ? "" : `, ${name}`}`, act: (event) => play(event.currentTarget, name),
+      steps: Number(steps), label: `Video of step ${count(Number(steps))}${name === `step-${steps}.mp4` ? "" : `, ${name}`}`, act: (event) => play(event.currentTarget, name),
     }));
     for (const chart of drawn) if (chart.options.isReturn) chart.mark(marks);
   }
 
-  // Plays a film beside the curve that it is marked on.
+  // Plays a video beside the curve that it is marked on.
   function play(mark, name) {
-    const curve = mark.closest("figure"), open = curve.parentElement.querySelector(".film");
+    const curve = mark.closest("figure"), open = curve.parentElement.querySelector(".video");
     if (open) open.remove();
-    if (open && open.dataset.film === name) return;
-    const close = el("button", { type: "button", onclick: () => { film.remove(); mark.focus(); } }, "Close");
-    const film = el("figure", { class: "film", "data-film": name }, el("figcaption", {}, el("span", { class: "title" }, name), el("span", { class: "tools" }, close)), filmOf(id, name, { autoplay: true, muted: true, loop: true }));
-    curve.after(film);
+    if (open && open.dataset.video === name) return;
+    const close = el("button", { type: "button", onclick: () => { video.remove(); mark.focus(); } }, "Close");
+    const video = el("figure", { class: "video", "data-video": name }, el("figcaption", {}, el("span", { class: "title" }, name), el("span", { class: "tools" }, close)), videoOf(id, name, { autoplay: true, muted: true, loop: true }));
+    curve.after(video);
   }
 
   function titles() {
@@ -335,10 +335,10 @@ function roleBar(role, shades) {
   return el("div", { class: "role" }, el("span", { class: "name" }, role.name), bar, words);
 }
 
-function filmOf(id, name, how) {
-  const film = el("video", { controls: true, src: `/api/runs/${id}/films/${encodeURIComponent(name)}`, ...how });
-  film.muted = Boolean(how.muted); // the attribute alone mutes nothing, and browsers start no film with sound by themselves
-  return film;
+function videoOf(id, name, how) {
+  const video = el("video", { controls: true, src: `/api/runs/${id}/videos/${encodeURIComponent(name)}`, ...how });
+  video.muted = Boolean(how.muted); // the attribute alone mutes nothing, and browsers start no video with sound by themselves
+  return video;
 }
 
 function details(title, values) {

@@ -18,7 +18,7 @@ from penstock.engine.backends.channel import Channel
 from penstock.engine.backends.process import describe_status, send_setup
 from penstock.engine.messages import Failed
 from penstock.envs.failures import EnvironmentFailure
-from penstock.surroundings import Surroundings
+from penstock.process_state import ProcessState
 
 T = TypeVar("T")
 NAME = "preparation"  # of the process
@@ -59,7 +59,7 @@ def apart(env: str, function: Callable[..., T], *arguments: Any, limit: float | 
     """
     with launcher.lent() as forks:
         if forks is None:
-            with Surroundings().inside():
+            with ProcessState().inside():
                 return function(*arguments)
         answer = _answer(forks, env, (function, arguments), limit)
     if not isinstance(answer, Failed):

@@ -25,8 +25,8 @@ from penstock.envs.failures import FAILING
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
 from penstock.ipc import set_parent_death_signal
-from penstock.surroundings import kept_settings
-from penstock.travelling import packed
+from penstock.process_state import kept_settings
+from penstock.serialization import packed
 
 NICENESS = 5  # of rollout workers: where cores are few, learning and choosing actions take precedence
 COMMAND_INTERVAL = 0.02  # seconds between polls of the control connection while there is work

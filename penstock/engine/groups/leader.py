@@ -139,7 +139,7 @@ class Leader:
     def _show(self) -> None:
         together = 1 if self._channel is None else self._size
         times = int(self._control[Control.TOGETHER])
-        self._learner.of_group = {"learners/together": together, "learners/meetings": times}
+        self._learner.of_group = {"learners/active": together, "learners/rendezvous": times}
 
     # -- learning together -------------------------------------------------------------------------------------------
 

@@ -80,7 +80,7 @@ class RankLearner:
 
     def _take_settings(self) -> None:
         """Apply changed values of tunable settings."""
-        self._algorithm.take_settings(self._config)
+        self._algorithm.apply_settings(self._config)
 
     def _learn(self, batch: Any, about: dict[str, Any]) -> None:
         raise NotImplementedError
@@ -102,10 +102,10 @@ class SegmentRankLearner(RankLearner):
         return self._updater.state()
 
     def _take_learning(self, learning: dict[str, Any]) -> None:
-        self._updater.go_on(learning)
+        self._updater.load_state(learning)
 
     def _take_settings(self) -> None:
-        self._updater.take_settings(self._config)
+        self._updater.apply_settings(self._config)
 
     def _learn(self, batch: Batch, about: dict[str, Any]) -> None:
         self._updater.generator.set_state(about["generator"])
@@ -113,7 +113,7 @@ class SegmentRankLearner(RankLearner):
 
     def _updated(self) -> None:
         super()._updated()
-        self._algorithm.updated(self._model, self._standing["updates"])
+        self._algorithm.after_update(self._model, self._standing["updates"])
 
 
 class ReplayRankLearner(RankLearner):

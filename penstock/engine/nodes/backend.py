@@ -136,7 +136,7 @@ class NodesBackend(Owned):
     def start(self) -> None:
         """Start the roles at home; each host is sent its task once it has started."""
         self._local.start()
-        there, asked = sum(node.host is not None for node in self._nodes), self._config.nodes_asked
+        there, asked = sum(node.host is not None for node in self._nodes), self._config.nodes_requested
         if self._config.address is not None:
             self._handle("cluster", Note(f"the run is on the cluster {self._connection.name}"))
         if requested := self._placement.requested:
@@ -147,7 +147,7 @@ class NodesBackend(Owned):
             self._handle("cluster", Note(remark))
         for node in self._nodes:
             if node.rank:  # the receiver reports the others
-                node.update_learner(is_there=False)
+                node.update_learner(is_connected=False)
                 self._show(node)
 
     def pump(self, timeout: float) -> None:
@@ -362,8 +362,8 @@ class NodesBackend(Owned):
             # Only this gauge: the node's clock has another origin, and its cores are not home's.
             if is_rollout or node.rank or node.number == 0:  # node 0's policy worker stands for those of all nodes
                 self._arena.gauges[shape.gauge_row(name)][WALL] = gauges[WALL]
-            if node.rank and gauges[WALL].any() and not node.status.is_there:
-                node.update_learner(is_there=True)
+            if node.rank and gauges[WALL].any() and not node.status.is_connected:
+                node.update_learner(is_connected=True)
                 self._greet(node)
                 self._show(node)
         if answer.failure:
@@ -501,7 +501,7 @@ class NodesBackend(Owned):
             if isinstance(each, Gateway):
                 gateways[each.number] = each.status
             else:
-                self.has_lanes |= status.is_there
+                self.has_lanes |= status.is_connected
                 self._greet(each)
                 if each.number < self._config.least_nodes or each.incarnation:  # an optional node has had a host
                     nodes[each.number] = each.status
@@ -510,7 +510,7 @@ class NodesBackend(Owned):
 
     def _greet(self, node: Node) -> None:
         """Report that a lost node is back."""
-        if node.is_missed and node.status.is_there and node.host is not None:
+        if node.is_missed and node.status.is_connected and node.host is not None:
             node.is_missed = False
             self._handle(node.name, Note(f"{node.name} is back on {node.host.machine}"))
 

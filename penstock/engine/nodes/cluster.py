@@ -294,8 +294,8 @@ class Gauges:
         run = {"run": Path(status.run_dir).name if status.run_dir else f"process {os.getpid()}"}
         self._rate.set(status.steps_per_second, run)
         self._lag.set(status.policy_lag_mean, run)
-        self._nodes.set(sum(node.is_there for node in status.nodes), run)
-        self._gateways.set(sum(gateway.is_there for gateway in status.gateways), run)
+        self._nodes.set(sum(node.is_connected for node in status.nodes), run)
+        self._gateways.set(sum(gateway.is_connected for gateway in status.gateways), run)
         for node in status.gateways or status.nodes:
             if not node.learner:
                 tags = {**run, "node": node.name, "machine": node.host}

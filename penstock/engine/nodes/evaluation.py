@@ -24,7 +24,7 @@ from penstock.experience.layout import RETURN_NBYTES, RoleKind
 from penstock.play.evaluation import joined
 from penstock.play.player import lanes_for
 from penstock.self_play.settings import BEST
-from penstock.travelling import leaving_machine, packed
+from penstock.serialization import leaving_machine, packed
 
 if TYPE_CHECKING:
     from penstock.engine.nodes.node import Node

@@ -122,7 +122,7 @@ class NodeLanes:
         """
         if self._link is not None and self._link.failure is not None:
             raise self._link.failure
-        return not self.is_waited_for and not (self._link is not None and self._link.is_there)
+        return not self.is_waited_for and not (self._link is not None and self._link.is_connected)
 
     def fill_in(self) -> bool:
         """Free the open slots of a lost node, or deliver them empty where a batch needs them; False: none delivered."""
@@ -148,7 +148,7 @@ class NodeLanes:
         link = self._link
         counts: dict[str, Any] = self._counts + Counter({} if link is None else link.counts())
         return NodeStatus(
-            lanes=self.num_lanes, is_there=link is not None and link.is_there, is_leaving=self._is_dismissed,
+            lanes=self.num_lanes, is_connected=link is not None and link.is_connected, is_leaving=self._is_dismissed,
             has_left=self._is_dismissed and self._is_quiet(), **self.seen(), **counts,
         )  # fmt: skip
 
@@ -200,7 +200,7 @@ class NodeLanes:
             if not slots.missing:
                 break
             yield
-        blocks.doubled += slots.is_doubled
+        blocks.duplicates += slots.is_doubled
         arrived = slots.arrive(arena.weights.version, time.monotonic_ns())
         if len(arrived):
             blocks.stale += slots.is_stale(arena.control[Control.RUN_EPOCH])

@@ -78,7 +78,7 @@ class Link:
         return self._stream.fileno()
 
     @property
-    def is_there(self) -> bool:
+    def is_connected(self) -> bool:
         """Whether the node is connected."""
         return not self._is_over
 
@@ -107,7 +107,7 @@ class Link:
         blocks = self._blocks
         return {
             "nbytes": self._stream.received, "weights_nbytes": self._weights_nbytes,
-            "stale": blocks.stale, "doubled": blocks.doubled, "missing": blocks.missing,
+            "stale": blocks.stale, "duplicates": blocks.duplicates, "missing": blocks.missing,
         }  # fmt: skip
 
     # -- called by the dispatcher ----------------------------------------------------------------------------------

@@ -95,7 +95,7 @@ class Node:
     @property
     def num_there(self) -> int:
         """Number of connected nodes: 1 or 0; of a gateway: those below it."""
-        return int(self.status.is_there)
+        return int(self.status.is_connected)
 
     def take(self, host: Hosted) -> None:
         """Take a new host."""
@@ -112,23 +112,23 @@ class Node:
         machine, self.host = self.host.machine, None
         self.faults += not self.going
         self.not_before = time.monotonic() + min(LONGEST_BACK_OFF, 0.25 * 2.0 ** min(self.tries, 8))
-        self.status = replace(self.status, is_there=False, has_left=bool(self.going), faults=self.faults)
+        self.status = replace(self.status, is_connected=False, has_left=bool(self.going), faults=self.faults)
         return machine
 
     def wait_for_gateway(self) -> None:
         """Record that the host, whose gateway is lost, waits for another; undelivered experience is lost."""
         self.has_begun, self.is_watched, self.waits_for_gateway = False, False, True
         self.incarnation += 1
-        self.status = replace(self.status, is_there=False)
+        self.status = replace(self.status, is_connected=False)
 
-    def update_learner(self, *, is_there: bool) -> None:
+    def update_learner(self, *, is_connected: bool) -> None:
         """Update the status of a node with a learner; a learner that its host replaces counts as there."""
-        self.update(NodeStatus(is_there=is_there or self.status.is_there, learner=self.rank))
+        self.update(NodeStatus(is_connected=is_connected or self.status.is_connected, learner=self.rank))
 
     def update(self, status: NodeStatus) -> None:
         """Update the status from the receiver's, with name, host, faults and rates."""
         now, seen = time.monotonic(), self.seen
-        if status.is_there:
+        if status.is_connected:
             self.connected_by, self.tries = math.inf, 0
         elif self.connected_by == math.inf:
             self.connected_by = now + RECONNECT_SECONDS
@@ -188,7 +188,7 @@ class Gateway(Node):
 
     def update(self, status: NodeStatus) -> None:
         """Update the status, with the number of nodes."""
-        super().update(replace(status, nodes=len(self.nodes), nodes_there=self.num_there))
+        super().update(replace(status, nodes=len(self.nodes), nodes_connected=self.num_there))
 
 
 def gateways_between(levels: Sequence[Sequence[range]], nodes: Sequence[Node]) -> list[Gateway]:

@@ -176,7 +176,7 @@ class Placement:
         if not is_spare:
             return "its lanes stand still until it is back"
         num_there = sum(each.host is not None for each in self._nodes)
-        return f"the run goes on with {num_there} of {self._config.nodes_asked} nodes"
+        return f"the run goes on with {num_there} of {self._config.nodes_requested} nodes"
 
     def release(self) -> None:
         """Give back all machines, and withdraw the request for more."""

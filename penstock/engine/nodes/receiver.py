@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 RECEIVER = "receiver"
 REPORT_INTERVAL = 0.5  # seconds
-SUMMED = ("steps", "nbytes", "weights_nbytes", "stale", "doubled", "missing")  # over policies, in a node's status
+SUMMED = ("steps", "nbytes", "weights_nbytes", "stale", "duplicates", "missing")  # over policies, in a node's status
 
 
 @dataclass(frozen=True)
@@ -177,6 +177,6 @@ def _status_of(lanes: Sequence[NodeLanes]) -> NodeStatus:
     if len(found) == 1:
         return found[0]
     sums: dict[str, Any] = {name: sum(getattr(each, name) for each in found) for name in SUMMED}
-    sums |= {name: all(getattr(each, name) for each in found) for name in ("is_there", "has_left")}
+    sums |= {name: all(getattr(each, name) for each in found) for name in ("is_connected", "has_left")}
     lags = {name: max(getattr(each, name) for each in found) for name in ("policy_lag", "policy_lag_max")}
     return replace(found[0], **lags, **sums)

@@ -24,7 +24,7 @@ from penstock.engine.roles.specs import EvaluatorRole, LearnerRole, PolicyRole, 
 from penstock.engine.roster import on_device
 from penstock.experience.arena import ExperienceArena
 from penstock.experience.layout import RunShape
-from penstock.travelling import leaving_machine, packed
+from penstock.serialization import leaving_machine, packed
 
 STREAMS_OF_A_HOST = 1_000  # incarnations of rollout workers reserved for each host
 

@@ -131,7 +131,7 @@ class StepTransport(SegmentTransport):
         """Return the fields of one step."""
         replay = self.path.replay
         return transition_fields(
-            shape.observation, shape.action, with_values=replay.first_priorities is not None,
+            shape.observation, shape.action, with_values=replay.initial_priorities is not None,
             with_returns=replay.return_discount is not None,
         )  # fmt: skip
 
@@ -161,7 +161,7 @@ class SequenceTransport(StepTransport):
 
     def fields(self, shape: RunShape) -> dict[str, Field]:
         """Return the fields of one step, without the signals of transitions."""
-        with_values = self.path.replay.first_priorities is not None
+        with_values = self.path.replay.initial_priorities is not None
         return sequence_fields(shape.observation, shape.action, shape.state_size, with_values=with_values)
 
 

@@ -24,9 +24,9 @@ TD_ERROR = "TD errors"
 class CapturedGradient:
     """`SegmentAlgorithm.gradient` by CUDA graphs, one for each shape of batches, as far as they can be captured.
 
-    A graph repeats the operations of its capture: ``updates_alike`` of an algorithm declares that these are the same
-    for every update. An update that reads the batch's progress, or that cannot be captured, such as one with a loss
-    that branches on values, runs operation by operation.
+    A graph repeats the operations of its capture: an algorithm declares by ``repeatable_updates`` that they
+    are the same for every update. An update that reads the batch's progress, or that cannot be captured, such as one
+    with a loss that branches on values, runs operation by operation.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class CapturedGradient:
 class CapturedUpdate:
     """`ReplayAlgorithm.update` by CUDA graphs, one for each kind of update and shape of batches.
 
-    ``updates_alike`` of an algorithm declares that updates of a kind are the same computation. Nothing waits for the
+    An algorithm declares by ``repeatable_updates`` that updates of a kind are one computation. Nothing waits for the
     device: an update whose loss or gradient is not finite changes nothing there, and the next update raises the error
     and counts as skipped instead. With priorities, which wait for the TD errors anyway, it is raised at once.
 
@@ -106,7 +106,7 @@ class CapturedUpdate:
         if self._is_replaced():
             self._graphs.forget()
         self._set_rates()
-        results = self._graphs.replay(self._algorithm.kind_of_update(batch.number), batch, self._results)
+        results = self._graphs.replay(self._algorithm.update_kind(batch.number), batch, self._results)
         if results is None:
             td_error, metrics = self._algorithm.update(self._model, batch)
             # Nodes that add to gradients belong to this stream: a later capture fails if results keep them alive.
@@ -119,7 +119,7 @@ class CapturedUpdate:
             self._copied.record()
         if self._waits:
             self._raise_if_lost()
-        self._algorithm.updated(self._model, batch, metrics)
+        self._algorithm.after_update(self._model, batch, metrics)
         return tensors[TD_ERROR], metrics
 
     def _results(self, batch: Any) -> Results:
@@ -132,13 +132,13 @@ class CapturedUpdate:
     def _on_device(self) -> Iterator[None]:
         """Within the block, updates read learning rates from the device, and record there whether they are lost."""
         algorithm = self._algorithm
-        algorithm.lost = self._lost
+        algorithm.nonfinite = self._lost
         for name, optimizer in algorithm.optimizers.items():
             vars(optimizer)["on_device"] = OnDevice(self._rates[name], self._lost)
         try:
             yield
         finally:
-            algorithm.lost = None
+            algorithm.nonfinite = None
             for optimizer in algorithm.optimizers.values():
                 del vars(optimizer)["on_device"]
 

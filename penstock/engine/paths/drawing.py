@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from penstock.algorithms.arithmetic.likeness import Projection, change, remoteness
+from penstock.algorithms.arithmetic.similarity import Projection, change, remoteness
 from penstock.algorithms.bases.segment import SegmentAlgorithm
 from penstock.engine.acting.inference import SharedWeights
 from penstock.experience.arena import ExperienceArena

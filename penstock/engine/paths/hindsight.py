@@ -41,7 +41,7 @@ class HindsightPath(ReplayPath):
         from penstock.envs.goals import Goals
 
         config = algorithm.config
-        if algorithm.first_priorities() is not None:
+        if algorithm.initial_priorities() is not None:
             raise _refused(config, f"{algorithm.name()} computes first priorities from values of the chosen actions")
         if config.num_agents is not None:
             raise _refused(config, "goals belong to a single agent, and the environment has several")

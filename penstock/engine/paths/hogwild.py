@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from penstock.algorithms.arithmetic.optimizers import as_if_made
+from penstock.algorithms.arithmetic.optimizers import copy_settings
 from penstock.algorithms.arithmetic.rmsprop import RMSProp
 from penstock.algorithms.bases.segment import SegmentAlgorithm, not_finite
 from penstock.config import tunable_settings, tuned
@@ -232,8 +232,8 @@ class ActorLearner(Inference):
     def _take_settings(self, config: Any) -> None:
         """Apply changed values of tunable settings."""
         self._config = config
-        self._algorithm.take_settings(config)
-        as_if_made(self._shared.optimizer, self._algorithm.build_optimizer(self._model))
+        self._algorithm.apply_settings(config)
+        copy_settings(self._shared.optimizer, self._algorithm.build_optimizer(self._model))
 
     def _apply_gradient(self, batch: Batch) -> bool:
         """Apply or skip the gradient of a batch; return False if the parameters have been replaced meanwhile."""
@@ -260,7 +260,7 @@ class ActorLearner(Inference):
         algorithm.set_learning_rate(optimizer, batch.progress)
         optimizer.step()
         self._contribution[Contribution.UPDATES] += 1
-        algorithm.follow_statistics(self._model, batch)
+        algorithm.update_layer_statistics(self._model, batch)
         for place, own_place in self._buffers:
             buffer_in(place).copy_(buffer_in(own_place))
         self._set_gradients(of_value_head=True)

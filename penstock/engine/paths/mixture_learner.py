@@ -126,7 +126,7 @@ class MixtureLearner(SegmentLearner):
 
     def experience(self) -> dict[str, float]:
         """As `SegmentLearner.experience`, with contents, age and uses of each source's segments."""
-        found = super().experience() | {"replay/ahead": self._drawing.depth}
+        found = super().experience() | {"replay/prefetched": self._drawing.depth}
         for store, draw in zip(self._stores, self._draws, strict=True):
             kind, buffer = store.source.kind, store.buffer
             stats = buffer.stats()

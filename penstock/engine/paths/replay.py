@@ -105,7 +105,7 @@ def make_replay(
         The buffer does not fit in memory; the message shows the arithmetic.
     """
     config, state = algorithm.config, (start.learning or {}).get("replay")
-    first_priorities = algorithm.first_priorities()
+    initial_priorities = algorithm.initial_priorities()
     make_buffer = make_buffer or transition_buffer(algorithm)
     num_shards = config.num_shards
     buffer: Any = ShardedBuffer(make_buffer, num_shards) if num_shards else make_buffer()
@@ -116,7 +116,7 @@ def make_replay(
     )
     replay = (ShardedReplay if num_shards else Replay)(
         buffer, limiter, config.batch_size, config.updates_per_step,
-        reward_scale=config.reward_scale, reward_clip=config.reward_clip, first_priorities=first_priorities,
+        reward_scale=config.reward_scale, reward_clip=config.reward_clip, initial_priorities=initial_priorities,
         return_discount=config.gamma if algorithm.scales_rewards else None,
     )  # fmt: skip
     if state is None:
@@ -138,7 +138,7 @@ def make_replay(
 
 def transition_buffer(algorithm: ReplayAlgorithm, **fields: Field) -> partial[ReplayBuffer]:
     """Return the constructor of an algorithm's buffer of transitions; `fields` are added or replace others."""
-    config, with_values = algorithm.config, algorithm.first_priorities() is not None
+    config, with_values = algorithm.config, algorithm.initial_priorities() is not None
     return partial(
         ReplayBuffer,
         capacity=config.buffer_size,

@@ -318,7 +318,7 @@ class ReplayLearner(Learner):
 
     def _weights_set(self) -> None:
         self._published_at = self._steps
-        self._algorithm.restart_target(self._model)
+        self._algorithm.reset_target(self._model)
 
     def experience(self) -> dict[str, float]:
         """Return contents of the buffer, updates made for each step, and ages and priorities of the last batch."""

@@ -239,7 +239,7 @@ class SegmentLearner(Learner):
         self._masked = 0
         self._lag = torch.empty(0)
         self._waits_from: float | None = None  # monotonic seconds, while a batch is incomplete
-        self._left_out = 0
+        self._late_segments = 0
 
     def poll(self) -> bool:
         if self._has_reached_goal:
@@ -283,7 +283,7 @@ class SegmentLearner(Learner):
 
     def _has_waited(self) -> bool:
         """Whether an incomplete batch has waited for as long as it may."""
-        wait = self._algorithm.batch_wait
+        wait = self._algorithm.batch_timeout
         if wait is None or not len(self._held):
             return False
         if self._waits_from is None:
@@ -296,13 +296,13 @@ class SegmentLearner(Learner):
         of_lanes = np.arange(self._arena.shape.segments_per_batch)  # a synchronous run has a slot for each lane
         late = ~np.isin(of_lanes, self._slots)
         batch, self._lag = self._read(of_lanes, late)
-        if not self._left_out:
+        if not self._late_segments:
             workers = np.unique(of_lanes[late] // self._arena.shape.num_envs_per_worker).tolist()
             self._report(Note(
-                f"batch_wait={self._algorithm.batch_wait:g}: a batch was closed without {late.sum()} of {len(late)} "
-                f"segments, those of rollout workers {', '.join(map(str, workers))}; left_out counts further ones"
+                f"batch_timeout={self._algorithm.batch_timeout:g}: a batch closed without {late.sum()} of {len(late)} "
+                f"segments, those of rollout workers {', '.join(map(str, workers))}; late_segments counts further ones"
             ))  # fmt: skip
-        self._left_out += int(late.sum())
+        self._late_segments += int(late.sum())
         return batch
 
     def _read(self, slots: np.ndarray, late: np.ndarray | None = None) -> tuple[Batch, Tensor]:
@@ -330,7 +330,7 @@ class SegmentLearner(Learner):
             "policy_lag/mean": float(lag.mean()),
             **distribution("policy_lag", lag),
             "masked_steps": self._masked,
-            **({"left_out": self._left_out} if self._algorithm.batch_wait is not None else {}),
+            **({"late_segments": self._late_segments} if self._algorithm.batch_timeout is not None else {}),
         }
 
     @property
@@ -371,17 +371,17 @@ class SegmentLearner(Learner):
 
     def _updated(self) -> None:
         super()._updated()
-        self._algorithm.updated(self._model, self._updates)
+        self._algorithm.after_update(self._model, self._updates)
 
     def _weights_set(self) -> None:
-        self._updater.go_on(None)
+        self._updater.load_state(None)
         self._capture_gradient()
 
     def _inherit(self, learning: dict[str, Any]) -> None:
-        self._updater.go_on(learning)
+        self._updater.load_state(learning)
 
     def _take_settings(self) -> None:
-        self._updater.take_settings(self._config)
+        self._updater.apply_settings(self._config)
         self._capture_gradient()
 
     def _begin_update(self) -> None:

@@ -57,7 +57,7 @@ def sequence_buffer(algorithm: QLearning) -> partial[ReplayBuffer]:
         capacity=-(-config.buffer_size // config.sequence_period),
         fields=sequence_fields(
             algorithm.observation, algorithm.action, algorithm.state_size,
-            with_values=algorithm.first_priorities() is not None,
+            with_values=algorithm.initial_priorities() is not None,
         ),
         sampler=algorithm.sampler(),
         sequences=Sequences(config.burn_in + config.sequence_length + 1, config.sequence_period),

@@ -23,9 +23,9 @@ from penstock.nn import PolicyNetwork
 from penstock.play.evaluation import Evaluation
 from penstock.play.player import Player, lanes_for
 from penstock.play.scoring import EVALUATION_LANES
+from penstock.process_state import seed_generators
 from penstock.runs.checkpoint import CheckpointError
 from penstock.self_play.matches import player_of
-from penstock.surroundings import seed_generators
 
 if TYPE_CHECKING:
     from penstock.engine.roles.filming import Films
@@ -65,7 +65,7 @@ class Evaluator:
         self._players: dict[range, Player] = {}
         self._player(self._games)
         self._films = None
-        if config.eval_films:
+        if config.eval_videos:
             from penstock.engine.roles.filming import Films  # most runs have none
 
             self._films = Films(algorithms, [policy.model for policy in self._scores.policies], env)

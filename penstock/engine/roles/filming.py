@@ -18,7 +18,7 @@ from penstock.envs.statistics import statistics_of
 from penstock.nn import PolicyNetwork
 from penstock.play.film import FILMED_LANE, film
 from penstock.play.policy import Policy
-from penstock.runs.films import UNFINISHED, KeptFilms, film_path
+from penstock.runs.videos import UNFINISHED, KeptVideos, video_path
 
 MOST_STEPS = 2_000
 """Largest number of steps of a film."""
@@ -39,12 +39,12 @@ class Films:
         self._config = algorithms[0].config
         self._policies = [Policy(algorithm, model, {}) for algorithm, model in zip(algorithms, models, strict=True)]
         self._env = env
-        self._kept = KeptFilms(self._config.eval_films)
+        self._kept = KeptVideos(self._config.eval_videos)
         self._last = -math.inf  # steps of the last film
 
     def is_due(self, steps: int, *, is_best: bool, is_last: bool) -> bool:
         """Return whether to film an evaluation: films are evenly spaced, at half the distance for best weights."""
-        spacing = self._config.total_steps / self._config.eval_films
+        spacing = self._config.total_steps / self._config.eval_videos
         is_end = is_last or steps >= self._config.total_steps
         return is_end or steps - self._last >= (spacing / 2 if is_best else spacing)
 
@@ -77,7 +77,7 @@ class Films:
 
         try:
             store.require_run()
-            path = film_path(run, steps)
+            path = video_path(run, steps)
             unfinished = path.with_name(UNFINISHED)
             unfinished.unlink(missing_ok=True)  # of a process that was killed
             self._film(unfinished, request.policies[0].meta, player, goes_on)

@@ -276,7 +276,7 @@ class Learner:
 
     def _take_settings(self) -> None:
         """Pass the config, with changed values of tunable settings, to the parts that use it."""
-        self._algorithm.take_settings(self._config)
+        self._algorithm.apply_settings(self._config)
 
     def experience(self) -> dict[str, float]:
         """Return the metrics of the data path by name."""

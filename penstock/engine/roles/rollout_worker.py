@@ -19,8 +19,8 @@ from penstock.envs.spec import EnvSpec
 from penstock.experience.arena import NOT_ASKED, Control, ExperienceArena
 from penstock.experience.statistics import WorkerStatistics
 from penstock.ipc import gather
+from penstock.process_state import seed_generators
 from penstock.self_play.matchmaking import games_of
-from penstock.surroundings import seed_generators
 
 if TYPE_CHECKING:
     from penstock.engine.contracts import Actor

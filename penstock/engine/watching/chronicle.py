@@ -248,7 +248,7 @@ class Chronicle(Owned):
         status = self._progress.status()
         text = (
             f"warning: not sent to {self._run_directory.config['run_dir']}: {', '.join(self.unsent)} "
-            f"({(status.unsent_nbytes + 5e4) / 1e6:,.1f} MB{f'; {why}' if (why := status.sending_problem) else ''}). "
+            f"({(status.unsent_nbytes + 5e4) / 1e6:,.1f} MB{f'; {why}' if (why := status.upload_error) else ''}). "
             f"They are in {self._run_directory.path}: penstock resume sends them from there"
         )
         self.event(text)
@@ -280,7 +280,7 @@ class Chronicle(Owned):
             about = {"opponent": part.opponent, "seat": part.seat} if isinstance(part, Match) else None
             self._episodes.write(episode_lines(
                 steps, self._progress.seconds, evaluation.version, part.returns, part.lengths,
-                unfinished=part.unfinished, asked=part.asked, policy=policy, about=about,
+                unfinished=part.unfinished, requested=part.requested, policy=policy, about=about,
             ))  # fmt: skip
 
     def _write_hardware(self, status: Status) -> None:

@@ -12,8 +12,8 @@ from penstock.runs.descriptions import QUANTILES
 from penstock.runs.status import PolicyStatus, Status
 
 OF_A_NODE = (
-    "is_there", "steps", "steps_per_second", "policy_lag", "policy_lag_max", "bytes_per_second", "weights_nbytes",
-    "stale", "doubled", "missing", "faults",
+    "is_connected", "steps", "steps_per_second", "policy_lag", "policy_lag_max", "bytes_per_second", "weights_nbytes",
+    "stale", "duplicates", "missing", "faults",
 )  # fmt: skip
 """Fields of `NodeStatus` that are logged for each node, or for each gateway if the run has any."""
 
@@ -101,9 +101,9 @@ def metrics_of(status: Status) -> dict[str, float]:
     if status.unsent_files is not None:
         values |= {"storage/unsent_files": status.unsent_files, "storage/unsent_bytes": status.unsent_nbytes}
     if status.nodes:
-        values["nodes/connected"] = sum(node.is_there for node in status.nodes)
+        values["nodes/connected"] = sum(node.is_connected for node in status.nodes)
     for node in status.gateways + tuple(node for node in status.nodes if node.learner or not status.gateways):
-        names = OF_A_NODE if not node.learner else ("is_there", "faults")
+        names = OF_A_NODE if not node.learner else ("is_connected", "faults")
         values |= {f"node/{node.name}/{name}": float(getattr(node, name)) for name in names}
     if status.real_work is not None:
         values |= {"real_work": status.real_work} | {f"cores/{name}": share for name, share in status.cores.items()}

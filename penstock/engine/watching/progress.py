@@ -324,6 +324,6 @@ class Progress:
             roles=tuple(self._shares.values()), learners=self._learners, limiting_role=role, limiting_reason=reason,
             metrics=self.metrics, policies=tuple(policies) if len(policies) > 1 else (),
             gateways=tuple(self.gateways[number] for number in sorted(self.gateways)),
-            nodes=tuple(self.nodes[number] for number in sorted(self.nodes)), nodes_asked=self._config.nodes_asked,
-            **self.of_sender(),
+            nodes=tuple(self.nodes[number] for number in sorted(self.nodes)),
+            nodes_requested=self._config.nodes_requested, **self.of_sender(),
         )  # fmt: skip

@@ -6,15 +6,15 @@ from penstock.algorithms.ppo import PPOConfig
 from penstock.config import ConfigError
 from penstock.runs.jobs import Needs
 from penstock.studies import plan
-from penstock.trials.asking import Asked, needs_of, split
+from penstock.trials.request import ClusterRequest, needs_of, split
 
 
 @pytest.mark.parametrize(
     ("args", "left", "asked"),
     [
-        ("ppo --backend ray --env A --address auto", "ppo --env A", Asked("auto")),
-        ("ppo --address=h:1 --backend=ray", "ppo", Asked("h:1")),
-        ("ppo --backend ray", "ppo", Asked(None)),
+        ("ppo --backend ray --env A --address auto", "ppo --env A", ClusterRequest("auto")),
+        ("ppo --address=h:1 --backend=ray", "ppo", ClusterRequest("h:1")),
+        ("ppo --backend ray", "ppo", ClusterRequest(None)),
         ("ppo --backend serial", "ppo --backend serial", None),
         ("ppo --backend ray --nodes 2", "ppo --backend ray --nodes 2", None),
         ("ppo --backend ray --learner_nodes=1", "ppo --backend ray --learner_nodes=1", None),

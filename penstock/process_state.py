@@ -29,7 +29,7 @@ class _Part(NamedTuple):
     put_back: Callable[[Any], None]
 
 
-class Surroundings:
+class ProcessState:
     """Two states of a process: one for environments, one for the program.
 
     Attributes

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from penstock.algorithms.arithmetic.likeness import Projection, change, remoteness
+from penstock.algorithms.arithmetic.similarity import Projection, change, remoteness
 
 T, M, F = 5, 7, 4
 ALL = torch.ones(T, M, dtype=torch.bool)

@@ -18,7 +18,7 @@ _HELP = ("-h", "--help")
 
 
 @dataclass(frozen=True)
-class Asked:
+class BenchArguments:
     """Parsed arguments of a bench.
 
     Attributes
@@ -44,7 +44,7 @@ def own_parser(prog: str, title: str, about: str | None = None) -> tuple[argpars
     return parser, parser.add_argument_group(title, about).add_argument
 
 
-def parse(args: list[str], own: argparse.ArgumentParser) -> Asked | None:
+def parse(args: list[str], own: argparse.ArgumentParser) -> BenchArguments | None:
     """Read the arguments of a bench; None: help was requested, and printed.
 
     Parameters
@@ -83,7 +83,7 @@ def parse(args: list[str], own: argparse.ArgumentParser) -> Asked | None:
     config = parse_config(algorithm.Config, flags, prog=f"{own.prog} {name}")
     if "json" in found:
         require_new(found.json)
-    return Asked(name, algorithm, config, flags, found)
+    return BenchArguments(name, algorithm, config, flags, found)
 
 
 def require_counts(own: argparse.Namespace, *names: str) -> None:

@@ -22,13 +22,13 @@ _OF_A_RUN = {"nodes", "learner_nodes"}
 _OF_NODES = {"nodes_per_gateway", "node_weights", "evaluator", "num_evaluators", "replay_at"}
 
 
-class Asked(NamedTuple):
+class ClusterRequest(NamedTuple):
     """A cluster on which trainings run, by the setting `address`."""
 
     address: str | None
 
 
-def split(args: Sequence[str]) -> tuple[list[str], Asked | None]:
+def split(args: Sequence[str]) -> tuple[list[str], ClusterRequest | None]:
     """Separate the request for a cluster from a command's arguments; None: the trainings run on this machine."""
     left: list[str] = []
     found: dict[str, str] = {}
@@ -42,7 +42,7 @@ def split(args: Sequence[str]) -> tuple[list[str], Asked | None]:
     names = {word.partition("=")[0][2:].replace("-", "_") for word in left if word.startswith("--")}
     if found.get("--backend") != "ray" or trains_on_several(names):
         return list(args), None
-    return left, Asked(found.get("--address"))
+    return left, ClusterRequest(found.get("--address"))
 
 
 def trains_on_several(names: Collection[str]) -> bool:
@@ -87,7 +87,8 @@ def require_room(runs: Iterable[tuple[type[Any], Config]]) -> None:
 
 @contextmanager
 def places_for(
-    asked: Asked | None, jobs: int | None, configs: Collection[Config], folder: Path, report: Callable[[str], None]
+    asked: ClusterRequest | None, jobs: int | None, configs: Collection[Config], folder: Path,
+    report: Callable[[str], None],
 ) -> Iterator[list[list[int]]]:
     """Yield places for trainings: sets of cores of this machine, or places of a cluster, connected for the block.
 

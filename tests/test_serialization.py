@@ -11,7 +11,7 @@ import traceback
 import numpy as np
 import pytest
 
-from penstock.travelling import Parcel, leaving_machine, packed
+from penstock.serialization import Parcel, leaving_machine, packed
 
 NOTEBOOK = """
 def maker(divisor):
