@@ -42,6 +42,7 @@ from penstock.population.space import tables_of
 from penstock.runs.checkpoint import Checkpoint
 from penstock.runs.remote import is_remote
 from penstock.runs.run_directory import RunDirectory
+from penstock.runs.vacancy import require_different
 from penstock.self_play.settings import with_absolute_paths
 from penstock.surroundings import plain_torch
 from penstock.trust import code_of, is_sealed
@@ -152,6 +153,7 @@ def _opened(
     notes += check_code(config, *algorithms.values())
     notes += _notes_of_statistics(config, statistics, found.seen[0], policies[0].start.meta)
     if run is None and config.run_dir is not None:
+        require_different([*algorithms])
         run = RunDirectory.create(
             config.run_dir, env_name=env.name, algorithm=algorithm_id(algorithm), config=config.to_json(),
             policies=[name for name in algorithms if name],
