@@ -190,6 +190,16 @@ def test_an_agent_that_is_offered_nothing_waits_for_its_turn():
     ]  # fmt: skip
 
 
+def test_masks_in_the_infos_of_agents_that_move_later_alone_are_refused():
+    class SecondMasked(InTurn):
+        def last(self):
+            masks = {} if self.agent_selection == "player_0" else {"action_mask": np.array([1, 0], np.int8)}
+            return (*super().last()[:-1], masks)
+
+    with pytest.raises(EnvironmentFailure, match="every info from .* with several agents that of each.*'player_1'"):
+        play(seat_lanes(SecondMasked(2, 5, ["terminated"] * 2)), 2)
+
+
 def test_games_may_have_no_agent_to_act_for_a_while():
     class Slow(Masked):
         def shown(self, agent):
