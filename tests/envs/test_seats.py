@@ -200,6 +200,24 @@ def test_masks_in_the_infos_of_agents_that_move_later_alone_are_refused():
         play(seat_lanes(SecondMasked(2, 5, ["terminated"] * 2)), 2)
 
 
+def test_agents_whose_actions_are_no_choices_have_no_masks_beside_others_that_have():
+    class Mixed(AtOnce):
+        def action_space(self, agent):
+            return spaces.Discrete(2) if agent == "player_0" else spaces.Box(-1.0, 1.0, (2,))
+
+        def reset(self, **given):
+            return super().reset(**given)[0], {"player_0": {"action_mask": np.ones(2, np.int8)}}
+
+        def step(self, actions):
+            return (*super().step(actions)[:-1], {"player_0": {"action_mask": np.ones(2, np.int8)}})
+
+    env, teams = Mixed([Part(0, 4, "terminated")] * 2), [["player_0"], ["player_1"]]
+    games = Games([game_of(env)], [0], name="game", teams=teams, mask_is_in_info=True)
+    games.reset()
+    assert [lanes.observation.mask is None for lanes in games.lanes] == [False, True]
+    assert shown(games.lanes[1]) == [[1.0, 0.0, 0.0]]
+
+
 def test_games_may_have_no_agent_to_act_for_a_while():
     class Slow(Masked):
         def shown(self, agent):
