@@ -6,8 +6,10 @@ import re
 import signal
 from collections import defaultdict
 
+import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 
 import penstock
 from penstock.algorithms.appo import APPO
@@ -18,7 +20,9 @@ from penstock.engine.messages import Note
 from penstock.engine.paths.segment_learner import SegmentLearner
 from penstock.engine.policies import checkpoints_to_go_on_from
 from penstock.envs.failures import UnsupportedSpaceError
+from penstock.play.scoring import evaluate_together
 from penstock.runs.checkpoint import CheckpointError
+from penstock.runs.lookup import resolve_checkpoint
 from penstock.runs.reading import RecordedRun
 from penstock.runs.run_directory import RunDirectory
 from penstock.runs.vacancy import RunDirectoryError
@@ -394,6 +398,37 @@ def test_agents_may_have_any_names():
         assert {name: found.matches[0].seat for name, found in trainer.evaluate(2).items()} == {
             "numbered": "7", "other": "b[0]",
         }  # fmt: skip
+
+
+class ChoicesAndNumbers(AtOnce):
+    """An agent of real numbers, and one of choices, whose mask is in infos."""
+
+    def __init__(self):
+        super().__init__([Part(0, 4, "terminated")] * 2)
+
+    def action_space(self, agent):
+        return spaces.Box(-1.0, 1.0, (2,)) if agent == "player_0" else spaces.Discrete(2)
+
+    def reset(self, **given):
+        return super().reset(**given)[0], self.masks()
+
+    def step(self, actions):
+        assert actions["player_1"] == 1
+        return (*super().step(actions)[:-1], self.masks())
+
+    def masks(self):
+        return {"player_1": {"action_mask": np.array([0, 1], np.int8)}}
+
+
+def test_a_run_whose_second_policy_alone_has_masks_in_infos_is_scored_with_them(tmp_path):
+    sides = {"numbers": {"agents": "player_0"}, "choices": {"agents": "player_1"}}
+    run = {**SMALL, "backend": "serial", "env": ChoicesAndNumbers, "policies": sides, "run_dir": tmp_path / "run"}
+    with penstock.APPO(**run) as trainer:
+        trainer.train(64, quiet=True)
+    paths = {name: resolve_checkpoint(tmp_path / "run", policy=name) for name in sides}
+    assert {name: found.lengths for name, found in evaluate_together(paths, episodes=1).items()} == {
+        "numbers": (4,), "choices": (4,),
+    }  # fmt: skip
 
 
 def test_agents_of_one_policy_with_different_spaces_are_refused_with_the_advice_of_separate_policies():
