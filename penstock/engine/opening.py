@@ -45,6 +45,7 @@ from penstock.redaction import masked
 from penstock.runs.checkpoint import Checkpoint
 from penstock.runs.remote import is_remote
 from penstock.runs.run_directory import RunDirectory
+from penstock.runs.vacancy import require_different
 from penstock.self_play.settings import with_absolute_paths
 from penstock.trust import code_of, is_sealed
 
@@ -154,6 +155,7 @@ def _opened(
     notes += check_code(config, *algorithms.values())
     notes += _notes_of_statistics(config, statistics, found.seen[0], policies[0].start.meta)
     if run is None and config.run_dir is not None:
+        require_different([*algorithms])
         run = RunDirectory.create(
             config.run_dir, env_name=env.name, algorithm=algorithm_id(algorithm), config=config.to_json(),
             policies=[name for name in algorithms if name],

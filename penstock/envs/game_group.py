@@ -17,6 +17,7 @@ from penstock.envs.spaces import ActionSpec, ObservationSpec
 from penstock.envs.translation import environment_specs
 
 Over = Callable[[int, Sequence[float]], object]
+MOST_IDLE = 10_000  # steps in which no agent of any game acts, before the masks are taken for wrong
 
 
 class Games(Group):
@@ -80,7 +81,7 @@ class Games(Group):
         # The last number separates these seeds from the environments'.
         self._draws = [np.random.default_rng([seed, 3]) for seed in seeds] if is_shuffled else []
         self._returns = [[0.0] * len(self.agents) for _ in games]
-        self._steps = 0
+        self._steps = self._idle = 0
         self.teams: list[SeatLanes] = []
         for kind, seated in self._seated(teams or [self.agents]):
             agents = [self.agents[seat] for seat in max(seated, key=len)]
@@ -114,6 +115,11 @@ class Games(Group):
                 self._reset_game(number)
         for team in self.teams:
             team.finish_step()
+        self._idle = 0 if any(team.asked.any() for team in self.teams) else self._idle + 1
+        if self._idle == MOST_IDLE:
+            legal = "let a mask of legal actions be not 0 where an action is legal, and is_active in infos be True"
+            problem = f"expected an agent that is to act, found none in {MOST_IDLE:,} steps: all of them wait; {legal}"
+            raise self.failure("step", 0, None, problem)
 
     def close(self) -> None:
         games, self._games = self._games, []

@@ -23,6 +23,7 @@ import gymnasium
 from gymnasium import spaces
 
 FINAL_KEYS = ("final_observation", "final_obs")
+_STEPPED = ("observations", "rewards", "terminations", "truncations", "infos")
 
 
 class GameError(Exception):
@@ -133,16 +134,17 @@ class _PettingZooGame(Game):
     def __init__(self, env: Any) -> None:
         super().__init__(env)
         agents = env.possible_agents  # a set's order would differ between processes
-        self.agents = tuple(sorted(agents) if isinstance(agents, set | frozenset) else agents)
-        self._seats = {agent: seat for seat, agent in enumerate(self.agents)}
+        self._keys = tuple(sorted(agents) if isinstance(agents, set | frozenset) else agents)
+        self.agents = tuple(map(str, self._keys))
+        self._seats = {agent: seat for seat, agent in enumerate(self._keys)}
 
     def spaces(self, seat: int) -> tuple[spaces.Space, spaces.Space]:
-        agent = self.agents[seat]
+        agent = self._keys[seat]
         return self._env.observation_space(agent), self._env.action_space(agent)
 
     def _seat(self, agent: str) -> int:
         if agent not in self._seats:
-            raise GameError(None, f"expected agents among possible_agents {list(self.agents)}, found {agent!r}")
+            raise GameError(None, f"expected agents among possible_agents {list(self._keys)}, found {agent!r}")
         return self._seats[agent]
 
 
@@ -155,17 +157,16 @@ class GameAtOnce(_PettingZooGame):
         self._gone: set[str] = set()
 
     def reset(self, seed: int | None) -> Turn:
-        observations, infos = self._env.reset(seed=seed)
+        observations, infos = self._by_agent("reset", self._env.reset(seed=seed), ("observations", "infos"))
         self._alive, self._gone = [], set()
         turn = Turn()
-        self._join(turn, observations, infos)
-        turn.is_over = not self._alive
+        self._join(turn, observations, {}, infos)
         return turn
 
     def step(self, actions: Mapping[int, Any]) -> Turn:
-        acting = [agent for agent in self.agents if agent in self._alive]
+        acting = [agent for agent in self._keys if agent in self._alive]
         answers = self._env.step({agent: actions[self._seats[agent]] for agent in acting})
-        observations, rewards, terminated, truncated, infos = answers
+        observations, rewards, terminated, truncated, infos = self._by_agent("step", answers, _STEPPED)
         turn, left = Turn(), set(self._env.agents)
         self._alive = []
         for agent in acting:
@@ -177,23 +178,31 @@ class GameAtOnce(_PettingZooGame):
             if terminated[agent] or truncated[agent]:
                 if agent in left:
                     raise GameError(seat, "expected an agent whose episode is over to be gone from agents, found it")
-                last = observations.get(agent) if isinstance(observations, Mapping) else None
+                last = observations.get(agent)
                 if last is None and not terminated[agent]:
                     raise GameError(seat, "step() must return the last observation of an agent that is truncated")
-                ending = bool(terminated[agent]), bool(truncated[agent]), last, infos.get(agent) or {}
-                turn.ended[seat] = Ending(*ending)
+                turn.ended[seat] = Ending(bool(terminated[agent]), bool(truncated[agent]), last, infos.get(agent) or {})
                 self._gone.add(agent)
             elif agent not in left:
                 raise GameError(seat, "expected an agent that leaves to be terminated or truncated, found neither")
             else:
                 self._alive.append(agent)
                 turn.asked[seat] = self._shown(agent, observations, infos)
-        self._join(turn, observations, infos)
-        turn.is_over = not self._alive
+        self._join(turn, observations, rewards, infos)
         return turn
 
-    def _join(self, turn: Turn, observations: Mapping[str, Any], infos: Mapping[str, Any]) -> None:
-        """Ask the agents that have newly appeared."""
+    def _by_agent(self, call: str, answers: Any, names: Sequence[str]) -> list[Mapping[str, Any]]:
+        """Return what a call has returned, checked to be dicts by agent; None counts as an empty one."""
+        answers = answers if isinstance(answers, tuple | list) else (answers,)
+        if len(answers) != len(names) or not all(each is None or isinstance(each, Mapping) for each in answers):
+            found = ", ".join(type(each).__name__ for each in answers)
+            raise GameError(None, f"{call}() must return {', '.join(names)}, each a dict by agent; found {found}")
+        return [each or {} for each in answers]
+
+    def _join(
+        self, turn: Turn, observations: Mapping[str, Any], rewards: Mapping[str, Any], infos: Mapping[str, Any]
+    ) -> None:
+        """Ask the agents that have newly appeared; the game is over if there is no agent."""
         for agent in self._env.agents:
             seat = self._seat(agent)
             if agent in self._gone:
@@ -201,6 +210,9 @@ class GameAtOnce(_PettingZooGame):
             if agent not in self._alive:
                 self._alive.append(agent)
                 turn.asked[seat] = self._shown(agent, observations, infos)
+                if agent in rewards:
+                    turn.rewards[seat] = rewards[agent]
+        turn.is_over = not self._alive
 
     def _shown(
         self, agent: str, observations: Mapping[str, Any], infos: Mapping[str, Any]

@@ -388,12 +388,12 @@ class Lanes(ABC):
         return metrics
 
     def _note_mask(self, phase: str, lane: int | None) -> None:
-        """Note that an info holds a mask; refuse one of a step if infos of resets have none: it would be ignored."""
-        if phase == "reset":
+        """Note that an info holds a mask; refuse a later one if infos of the first reset have none: it is ignored."""
+        if phase == "reset" and not self._steps:
             self.mask_was_in_info = True
         elif self.action.choices and self.observation.mask is None and not self.mask_was_in_info:
-            problem = "expected the info of reset() to have an 'action_mask' too: the first actions are chosen by it"
-            raise self._failure("step", lane, f"{problem}; found one in the info of step() only")
+            problem = "expected every info from reset() on to have an 'action_mask', with several agents that of each"
+            raise self._failure(phase, lane, f"{problem}; found the first one in a later info")
 
     def _check_masks(
         self, column: np.ndarray, rows: np.ndarray, is_final: np.ndarray | None = None, lanes: np.ndarray | None = None

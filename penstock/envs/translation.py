@@ -59,7 +59,7 @@ def observation_spec(
         Number of values of each choice of an action. With choices, a member "action_mask" of a Dict is the mask of
         legal ones.
     mask_is_in_info
-        Whether, without such a member, infos hold the mask.
+        Whether, without such a member, infos hold the mask; no effect without choices.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def observation_spec(
         raise UnsupportedSpaceError(
             f"{_OBSERVATION}: found nothing but an {MASK!r}; show something to act on beside it"
         )
-    has_mask = mask_space is not None or mask_is_in_info
+    has_mask = mask_space is not None or (mask_is_in_info and len(choices) > 0)
     if not has_mask and not isinstance(space, (spaces.Dict, spaces.Tuple)):
         return leaves[""]
     mask = [(MASK, ObservationSpec((sum(choices),), "bool"))] if has_mask else []

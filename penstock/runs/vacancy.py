@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from penstock.runs.files import set_aside, shown_path
@@ -26,6 +27,17 @@ class RunInUseError(RunDirectoryError):
 def safe_name(name: str) -> str:
     """Return a name as one part of a path: "ALE/Pong-v5" -> "ALE-Pong-v5"."""
     return re.sub(r"[^\w.+-]+", "-", name).strip("-.") or "env"
+
+
+def require_different(policies: Sequence[str]) -> None:
+    """Raise `RunDirectoryError` if two policies would have the same directory within a run."""
+    owners: dict[str, str] = {}
+    for name in policies:
+        if (other := owners.setdefault(safe_name(name), name)) != name:
+            raise RunDirectoryError(
+                f"the policies {other!r} and {name!r} would both lie in policies/{safe_name(name)} of the run "
+                "directory: rename one of them, or give run_dir=None to write nothing"
+            )
 
 
 def new_directory(name: str) -> Path:

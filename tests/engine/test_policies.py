@@ -6,8 +6,10 @@ import re
 import signal
 from collections import defaultdict
 
+import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 
 import penstock
 from penstock.algorithms.appo import APPO
@@ -18,9 +20,12 @@ from penstock.engine.messages import Note
 from penstock.engine.paths.segment_learner import SegmentLearner
 from penstock.engine.policies import checkpoints_to_resume
 from penstock.envs.failures import UnsupportedSpaceError
+from penstock.play.scoring import evaluate_together
 from penstock.runs.checkpoint import CheckpointError
+from penstock.runs.lookup import resolve_checkpoint
 from penstock.runs.reading import RecordedRun
 from penstock.runs.run_directory import RunDirectory
+from penstock.runs.vacancy import RunDirectoryError
 from tests.comparing import identical
 from tests.engine.inside import learner_of, policies_of, role_of, supervisor_of
 from tests.engine.processes import Watched, pids_of, roles_of, wait_until
@@ -355,6 +360,8 @@ def policies(**of_each):
         (policies(a={"agents": "*", "num_workers": 3}), r"policies\['a'\]: num_workers belongs to the whole run"),
         (policies(a={"agents": "*", "learning_rat": 0.1}), r"policies\['a'\]: unknown setting 'learning_rat'"),
         (policies(a="hunter_*"), r"policies\['a'\]='hunter_\*' is not legal: give its settings by name"),
+        (policies(**{"": {"agents": "*"}}), r"policies: '' is not legal as the name of a policy"),
+        ({**SERIAL, "policies": {5: {"agents": "*"}}}, r"policies: 5 is not legal as the name of a policy"),
         (policies(a={}), r"policies\['a'\]: agents=None is not legal"),
         ({**SERIAL, "policies": {}, "num_policies": 9}, "num_policies=9 is more than the 3 agents"),
         ({**SERIAL, "policy_of": lambda agent, env: "fox"}, r"policy_of and agents both assign agents to policies"),
@@ -365,6 +372,63 @@ def policies(**of_each):
 def test_policies_that_do_not_fit_the_agents_are_refused(settings, message):
     with pytest.raises(ConfigError, match=message):
         penstock.APPO(**settings)
+
+
+def test_policies_with_the_same_place_in_the_run_directory_are_refused(tmp_path):
+    sides = {"a/b": SIDES["hunters"], "a b": SIDES["prey"]}
+    run = {**SMALL, "backend": "serial", "policies": sides, "run_dir": tmp_path / "run"}
+    message = "policies 'a/b' and 'a b' would both lie in policies/a-b"
+    with pytest.raises(RunDirectoryError, match=message):
+        penstock.APPO(**run)
+
+
+class OddlyNamed(AtOnce):
+    """Agents named by a number, and by text with wildcards."""
+
+    def __init__(self):
+        super().__init__([Part(0, 4, "terminated")] * 2)
+        self.possible_agents = [7, "b[0]"]
+        self.parts = dict(zip(self.possible_agents, self.parts.values(), strict=True))
+
+
+def test_agents_may_have_any_names():
+    sides = {"numbered": {"agents": "7"}, "other": {"agents": ["b[0]"]}}
+    with penstock.APPO(**{**SERIAL, "env": OddlyNamed, "policies": sides, "eval_against": ("random",)}) as trainer:
+        trainer.train(64, quiet=True)
+        assert {name: found.matches[0].seat for name, found in trainer.evaluate(2).items()} == {
+            "numbered": "7", "other": "b[0]",
+        }  # fmt: skip
+
+
+class ChoicesAndNumbers(AtOnce):
+    """An agent of real numbers, and one of choices, whose mask is in infos."""
+
+    def __init__(self):
+        super().__init__([Part(0, 4, "terminated")] * 2)
+
+    def action_space(self, agent):
+        return spaces.Box(-1.0, 1.0, (2,)) if agent == "player_0" else spaces.Discrete(2)
+
+    def reset(self, **given):
+        return super().reset(**given)[0], self.masks()
+
+    def step(self, actions):
+        assert actions["player_1"] == 1
+        return (*super().step(actions)[:-1], self.masks())
+
+    def masks(self):
+        return {"player_1": {"action_mask": np.array([0, 1], np.int8)}}
+
+
+def test_a_run_whose_second_policy_alone_has_masks_in_infos_is_scored_with_them(tmp_path):
+    sides = {"numbers": {"agents": "player_0"}, "choices": {"agents": "player_1"}}
+    run = {**SMALL, "backend": "serial", "env": ChoicesAndNumbers, "policies": sides, "run_dir": tmp_path / "run"}
+    with penstock.APPO(**run) as trainer:
+        trainer.train(64, quiet=True)
+    paths = {name: resolve_checkpoint(tmp_path / "run", policy=name) for name in sides}
+    assert {name: found.lengths for name, found in evaluate_together(paths, episodes=1).items()} == {
+        "numbers": (4,), "choices": (4,),
+    }  # fmt: skip
 
 
 def test_agents_of_one_policy_with_different_spaces_are_refused_with_the_advice_of_separate_policies():

@@ -198,7 +198,7 @@ def test_a_mask_that_only_infos_of_steps_have_is_refused(arrangement: str) -> No
     makers = [partial(MaskedEnv, lane, [(3, "truncated")], masks={(0, 0): None}) for lane in range(2)]
     lanes = lanes_of(arrangement, makers, name="masked", first_lane=10)
     lanes.reset()
-    story = r"expected the info of reset\(\) to have an 'action_mask' too.*; found one in the info of step\(\) only"
+    story = r"expected every info from reset\(\) on to have an 'action_mask'.*; found the first one in a later info"
     with pytest.raises(EnvironmentFailure, match=story) as caught:
         lanes.step(np.zeros(2, np.int64))
     assert (caught.value.phase, caught.value.lane) == ("step", 10 if arrangement == "single" else None)

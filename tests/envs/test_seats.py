@@ -75,6 +75,17 @@ def test_a_late_joiner_shows_its_first_observation_when_it_comes():
     assert lanes.finals.tolist() == [1] and lanes.asked.tolist() == [True, False]
 
 
+def test_the_reward_of_the_step_in_which_an_agent_joins_is_part_of_its_return():
+    class Welcoming(AtOnce):
+        def step(self, actions):
+            shown, rewards, *rest = super().step(actions)
+            return (shown, {**rewards, **({"player_1": 50.0} if self.tick == 2 else {})}, *rest)
+
+    lanes = seat_lanes(Welcoming([Part(0, 4, "terminated"), Part(2, 1, "terminated")]))
+    assert [moved.get(1) for moved, _, _ in play(lanes, 4)] == [None, None, (3.0, True, False), None]
+    assert (1, 53.0, 1) in [episode[:3] for episode in lanes.take_episodes()]
+
+
 def test_an_agent_that_has_no_part_in_a_game_has_an_episode_of_no_steps():
     lanes = seat_lanes(AtOnce([Part(0, 1, "terminated"), Part(3, 1, "terminated")]))
     play(lanes, 1)
@@ -179,6 +190,34 @@ def test_an_agent_that_is_offered_nothing_waits_for_its_turn():
     ]  # fmt: skip
 
 
+def test_masks_in_the_infos_of_agents_that_move_later_alone_are_refused():
+    class SecondMasked(InTurn):
+        def last(self):
+            masks = {} if self.agent_selection == "player_0" else {"action_mask": np.array([1, 0], np.int8)}
+            return (*super().last()[:-1], masks)
+
+    with pytest.raises(EnvironmentFailure, match="every info from .* with several agents that of each.*'player_1'"):
+        play(seat_lanes(SecondMasked(2, 5, ["terminated"] * 2)), 2)
+
+
+def test_agents_whose_actions_are_no_choices_have_no_masks_beside_others_that_have():
+    class Mixed(AtOnce):
+        def action_space(self, agent):
+            return spaces.Discrete(2) if agent == "player_0" else spaces.Box(-1.0, 1.0, (2,))
+
+        def reset(self, **given):
+            return super().reset(**given)[0], {"player_0": {"action_mask": np.ones(2, np.int8)}}
+
+        def step(self, actions):
+            return (*super().step(actions)[:-1], {"player_0": {"action_mask": np.ones(2, np.int8)}})
+
+    env, teams = Mixed([Part(0, 4, "terminated")] * 2), [["player_0"], ["player_1"]]
+    games = Games([game_of(env)], [0], name="game", teams=teams, mask_is_in_info=True)
+    games.reset()
+    assert [lanes.observation.mask is None for lanes in games.lanes] == [False, True]
+    assert shown(games.lanes[1]) == [[1.0, 0.0, 0.0]]
+
+
 def test_games_may_have_no_agent_to_act_for_a_while():
     class Slow(Masked):
         def shown(self, agent):
@@ -186,6 +225,16 @@ def test_games_may_have_no_agent_to_act_for_a_while():
 
     told = play(seat_lanes(Slow([Part(0, 4, "terminated")])), 3)
     assert [(moved, asked) for moved, asked, _ in told] == [({}, []), ({}, [0]), ({0: (3.0, False, False)}, [0])]
+
+
+def test_agents_that_all_wait_forever_end_the_run(monkeypatch):
+    class Forbidden(Masked):
+        def shown(self, agent):
+            return {**super().shown(agent), "action_mask": np.zeros(2, np.int8)}
+
+    monkeypatch.setattr("penstock.envs.game_group.MOST_IDLE", 5)
+    with pytest.raises(EnvironmentFailure, match=r"found none in 5 steps: all of them wait; let a mask .* be not 0"):
+        play(seat_lanes(Forbidden([Part(0, 3, "terminated")] * 2)), 9)
 
 
 class Late(Masked):
@@ -287,6 +336,42 @@ class Abandoned(InTurn):
     def step(self, action):
         super().step(action)
         self.agents = []
+
+
+class Other(AtOnce):
+    """Returns other things from reset or step."""
+
+    def __init__(self, returned, call="step"):
+        super().__init__([Part(0, 4, "terminated")] * 2)
+        self.returned, self.call = returned, call
+
+    def reset(self, **given):
+        answer = super().reset(**given)
+        return self.returned(*answer) if self.call == "reset" else answer
+
+    def step(self, actions):
+        answer = super().step(actions)
+        return self.returned(*answer) if self.call == "step" else answer
+
+
+@pytest.mark.parametrize(
+    ("env", "problem"),
+    [
+        (Other(lambda shown, infos: shown, "reset"), r"reset\(\) must return observations, infos, .*found dict$"),
+        (Other(lambda *answers: answers[:4]), r"step\(\) must return observations, .*found dict, dict, dict, dict$"),
+        (Other(lambda shown, rewards, *rest: (shown, [1.0, 2.0], *rest)), "each a dict by agent; found dict, list, "),
+        (Other(lambda shown, rewards, *rest: (shown, rewards, False, False, {})), "found dict, dict, bool, bool, dict"),
+        (Other(lambda *answers: (None, *answers[1:])), "an observation for every agent in agents.*'player_0'"),
+    ],
+)
+def test_values_that_are_no_dicts_by_agent_are_refused(env, problem):
+    with pytest.raises(EnvironmentFailure, match=problem):
+        play(seat_lanes(env), 1)
+
+
+def test_infos_may_be_missing():
+    lanes = seat_lanes(Other(lambda *answers: (*answers[:-1], None)))
+    assert play(lanes, 4)[3][0] == {0: (4.0, True, False), 1: (4.0, True, False)}
 
 
 @pytest.mark.parametrize(
