@@ -60,6 +60,7 @@ RUNS = {
         "runs/CartPole-v1-appo-20261121-082732", "runs/CartPole-v1-appo-20261121-093011", "other/runs/one", "runs/ours",
         "runs/theirs",
     ),
+    "dashboard": ("runs/ours",),
 }  # fmt: skip
 """Runs that a page takes to be there, copies of stored ones."""
 TRAINED = {"it-does-not-learn": "runs/my-run"}
