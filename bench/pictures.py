@@ -3,11 +3,9 @@
     python bench/pictures.py [--runs FOLDER] [--all FOLDER] [--terminals]
 
 Runs that are missing in the folder are trained first, which takes minutes on two cores. Without ``--all``, the pictures
-of the documentation are written to docs/images, in 128 colours, and the page of each kind of run, from the section that
-only this kind has, at three widths in both themes to docs/images/kinds. With ``--all``, every whole page at 390, 900
-and 1,400 pixels in both themes, and the live view at five sizes, are written to its folder for inspection. A page that
-is wider than its window is an error. With ``--terminals``, only the pictures of the live view are made, without a
-browser.
+of the documentation are written to docs/images, in 128 colours. With ``--all``, every whole page at 390, 900 and 1,400
+pixels in both themes, and the live view at five sizes, are written to its folder for inspection. A page that is wider
+than its window is an error. With ``--terminals``, only the pictures of the live view are made, without a browser.
 """
 
 from __future__ import annotations
@@ -105,19 +103,11 @@ SHOWN = {
     "dashboard-speed": ("#/run/nodes", 1150, "Speed"),
 }  # fmt: skip
 """Page, height and first section of each picture of the documentation."""
-KINDS = {
-    "two-policies": "Policies", "population": "Policies", "self-play": "Policies", "nodes": "Nodes",
-    "learners": "Speed", "mixture": "Experience", "rudder": "Recent episode", "search": "",
-}  # fmt: skip
-"""First section of the pages, of runs and a search, that are kept at all widths."""
-WIDTHS = {1400: 1100, 900: 1300, 390: 1600}
-"""Heights of the pages that are kept, by their widths."""
+WIDTHS = (1400, 900, 390)
+"""Widths of the pages for inspection, in pixels."""
 TERMINALS = {
-    "live-view": ("appo-1", 80, 24), "live-view-population": ("population", 80, 24),
-    "live-view-small": ("population", 60, 15), "live-view-policies": ("two-policies", 120, 40),
-    "live-view-learners": ("learners", 80, 24), "live-view-rudder": ("rudder", 120, 40),
-    "live-view-wide": ("mixture", 200, 50), "live-view-nodes": ("nodes", 120, 40),
-    "live-view-self-play": ("self-play", 120, 40),
+    "live-view": ("appo-1", 80, 24), "live-view-policies": ("two-policies", 120, 40),
+    "live-view-rudder": ("rudder", 120, 40),
 }  # fmt: skip
 """Run, columns and lines of each picture of the live view."""
 TALLEST = 12_000
@@ -202,13 +192,7 @@ def pages(folder: Path, out: Path, *, is_all: bool) -> list[str]:
                 for name, page in names.items() for width in WIDTHS for theme in ("light", "dark")
             ]  # fmt: skip
         else:
-            (out / "kinds").mkdir(exist_ok=True)
             wanted = [(name, page, 1400, height, "light", section) for name, (page, height, section) in SHOWN.items()]
-            wanted += [
-                (f"kinds/{name}-{width}-{theme}", f"#/{'search' if name == 'search' else 'run'}/{name}",
-                 width, height, theme, section)
-                for name, section in KINDS.items() for width, height in WIDTHS.items() for theme in ("light", "dark")
-            ]  # fmt: skip
         for name, page, width, height, theme, section in wanted:
             head, _, run = page.rpartition("/")
             place = f"{head}/{ids[run]}" if run in ids else page

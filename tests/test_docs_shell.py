@@ -36,7 +36,7 @@ LEFT_OUT = {
     r"--device cuda": "needs a GPU",
     r"^(srun|until srun|head=|ray )|--learner-nodes|--address auto": "needs several machines",
     r"^penstock dashboard": "shows pages until it is stopped; tests/dashboard starts it",
-    r"X/bin/python|--install-peers|before_after\.py RUNS": "needs other libraries, in environments of their own",
+    r"X/bin/python|--install-peers": "needs other libraries, in environments of their own",
     r"(learning\.py (pong|pong-18|breakout|halfcheetah|lunarlander)|on_minatar\.py|population\.py lunarlander)":
         "trains for many minutes to hours; tests/bench reads its flags",
     r"^hf auth|^penstock hub|import-sb3|runs/(imported|fetched)|bench/import_sb3":
@@ -60,6 +60,7 @@ RUNS = {
         "runs/CartPole-v1-appo-20261121-082732", "runs/CartPole-v1-appo-20261121-093011", "other/runs/one", "runs/ours",
         "runs/theirs",
     ),
+    "dashboard": ("runs/ours",),
 }  # fmt: skip
 """Runs that a page takes to be there, copies of stored ones."""
 TRAINED = {"it-does-not-learn": "runs/my-run"}
