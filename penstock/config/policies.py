@@ -57,7 +57,8 @@ def policy_configs(config: Config, agents: Sequence[str]) -> list[PolicyConfig]:
         to the whole run; or there are too many policies for the agents or environments.
     """
     found = tuple(agents)
-    _require_legal(config.policies)
+    if unnamed := [name for name in config.policies if not isinstance(name, str) or not name]:
+        raise ConfigError(f"policies: {unnamed[0]!r} is not legal as the name of a policy: give text that is not empty")
     if config.seats == "shuffled" and (len(found) < 2 or len(config.policy_names) < 2):
         raise ConfigError(
             "seats='shuffled' exchanges agents between policies from game to game, and "
@@ -118,18 +119,6 @@ def agents_by_policy(config: Config, agents: Sequence[str]) -> dict[str, tuple[s
     return played
 
 
-def _require_legal(policies: Mapping[Any, Any]) -> None:
-    """Raise `ConfigError` if a name is empty or no text, or if settings are not given by name."""
-    for name, settings in policies.items():
-        if not isinstance(name, str) or not name:
-            raise ConfigError(f"policies: {name!r} is not legal as the name of a policy: give text that is not empty")
-        if not isinstance(settings, Mapping):
-            raise ConfigError(
-                f"policies[{name!r}]={settings!r} is not legal: give its settings by name, such as "
-                f"{{'agents': 'red_*'}}; on the command line {name}='{{\"agents\": \"red_*\"}}'"
-            )
-
-
 def _num_groups(config: Config) -> int | None:
     """Number of groups for all policies; None: one, or two if both would have the same games."""
     return config.num_groups or (None if self_play.splits_in_two(config) else 1)
@@ -141,7 +130,7 @@ def _population(config: Config) -> list[PolicyConfig]:
     Each has its own seed, for different initial weights.
     """
     names, size = config.policy_names, config.num_envs_per_worker
-    if AGENTS in (key for own in config.policies.values() for key in own):
+    if AGENTS in (key for own in config.policies.values() if isinstance(own, Mapping) for key in own):
         raise ConfigError(f"policies: {AGENTS} are given, but the environment has one agent: leave {AGENTS} out")
     if config.policy_of is not None:
         of_env = [_called(config.policy_of, "", env, names) for env in range(size)]
@@ -172,7 +161,7 @@ def _population(config: Config) -> list[PolicyConfig]:
 def _played_by(config: Config, agents: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Return each policy's settings, with the agents that `policy_of` assigns to it."""
     names, played = config.policy_names, dict[str, list[str]]()
-    if AGENTS in (key for own in config.policies.values() for key in own):
+    if AGENTS in (key for own in config.policies.values() if isinstance(own, Mapping) for key in own):
         raise ConfigError(f"policy_of and {AGENTS} both assign agents to policies: give only one of them")
     for agent in agents:
         of = [_called(config.policy_of, agent, env, names) for env in range(config.num_envs_per_worker)]
@@ -202,28 +191,32 @@ def _called(policy_of: Any, agent: str, env: int, names: Sequence[str]) -> str:
 
 
 def _agents_of(name: str, settings: Mapping[str, Any], agents: tuple[str, ...]) -> tuple[str, ...]:
+    if not isinstance(settings, Mapping):
+        raise ConfigError(
+            f"policies[{name!r}]={settings!r} is not legal: give its settings by name, such as {{'agents': 'red_*'}}; "
+            f"on the command line {name}='{{\"agents\": \"red_*\"}}'"
+        )
     given = settings.get(AGENTS)
     patterns = [given] if isinstance(given, str) else given
     if not patterns or not all(isinstance(pattern, str) for pattern in patterns):
         raise ConfigError(
             f"policies[{name!r}]: {AGENTS}={given!r} is not legal: give a pattern such as 'adversary_*', or several"
         )
-    for pattern in patterns:
-        if not any(_matches(agent, pattern) for agent in agents):
+    # A name that holds wildcards stands for itself, too.
+    matched = {each: [agent for agent in agents if agent == each or fnmatchcase(agent, each)] for each in patterns}
+    for pattern, found in matched.items():
+        if not found:
             raise ConfigError(
                 f"policies[{name!r}]: no agent matches {pattern!r}{closest(pattern, list(agents))}; the agents are "
                 f"{', '.join(agents)}"
             )
-    return tuple(agent for agent in agents if any(_matches(agent, pattern) for pattern in patterns))
-
-
-def _matches(agent: str, pattern: str) -> bool:
-    """Whether a pattern stands for an agent; a name that holds wildcards stands for itself, too."""
-    return agent == pattern or fnmatchcase(agent, pattern)
+    return tuple(agent for agent in agents if any(agent in found for found in matched.values()))
 
 
 def _with_own(config: Config, name: str, settings: Any, share: Mapping[str, Any]) -> Config:
     """Return the settings of a policy: the run's, its share of shared ones, and its own."""
+    if not isinstance(settings, Mapping):
+        raise ConfigError(f"policies[{name!r}]={settings!r} is not legal: give its settings by name, or {{}}")
     own = {key: value for key, value in settings.items() if key != AGENTS}
     if shared := sorted(own.keys() & set(OF_THE_RUN)):
         raise ConfigError(f"policies[{name!r}]: {', '.join(shared)} belongs to the whole run: give it outside policies")

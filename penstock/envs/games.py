@@ -24,6 +24,7 @@ from gymnasium import spaces
 
 FINAL_KEYS = ("final_observation", "final_obs")
 _STEPPED = ("observations", "rewards", "terminations", "truncations", "infos")
+ByAgent = Mapping[str, Any]
 
 
 class GameError(Exception):
@@ -191,7 +192,7 @@ class GameAtOnce(_PettingZooGame):
         self._join(turn, observations, rewards, infos)
         return turn
 
-    def _by_agent(self, call: str, answers: Any, names: Sequence[str]) -> list[Mapping[str, Any]]:
+    def _by_agent(self, call: str, answers: Any, names: Sequence[str]) -> list[ByAgent]:
         """Return what a call has returned, checked to be dicts by agent; None counts as an empty one."""
         answers = answers if isinstance(answers, tuple | list) else (answers,)
         if len(answers) != len(names) or not all(each is None or isinstance(each, Mapping) for each in answers):
@@ -199,9 +200,7 @@ class GameAtOnce(_PettingZooGame):
             raise GameError(None, f"{call}() must return {', '.join(names)}, each a dict by agent; found {found}")
         return [each or {} for each in answers]
 
-    def _join(
-        self, turn: Turn, observations: Mapping[str, Any], rewards: Mapping[str, Any], infos: Mapping[str, Any]
-    ) -> None:
+    def _join(self, turn: Turn, observations: ByAgent, rewards: ByAgent, infos: ByAgent) -> None:
         """Ask the agents that have newly appeared; the game is over if there is no agent."""
         for agent in self._env.agents:
             seat = self._seat(agent)
@@ -214,9 +213,7 @@ class GameAtOnce(_PettingZooGame):
                     turn.rewards[seat] = rewards[agent]
         turn.is_over = not self._alive
 
-    def _shown(
-        self, agent: str, observations: Mapping[str, Any], infos: Mapping[str, Any]
-    ) -> tuple[Any, Mapping[str, Any]]:
+    def _shown(self, agent: str, observations: ByAgent, infos: ByAgent) -> tuple[Any, Mapping[str, Any]]:
         if agent not in observations:
             raise GameError(self._seats[agent], "expected an observation for every agent in agents, found none for it")
         return observations[agent], infos.get(agent) or {}

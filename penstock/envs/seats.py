@@ -122,8 +122,6 @@ class SeatLanes(Lanes):
     def close(self) -> None:
         self._games.close()
 
-    # -- updates from the games --------------------------------------------------------------------------------------
-
     def restart(self) -> None:
         """Clear all state before the games are reset."""
         self._begin()

@@ -215,10 +215,6 @@ class QNetwork(PolicyNetwork, NormalizedReturns):
             self.head = NoisyLinear(num_features, action.num_actions * num_outputs, noisy_sigma)
         else:
             self.head = nn.Linear(num_features, action.num_actions * num_outputs)
-        if isinstance(self.distribution, CategoricalReturns):
-            (layer, _), *_ = self.value_layers()
-            with torch.no_grad():
-                layer.bias.add_(self.distribution.first_logits().repeat(layer.out_features // num_outputs))
         self.noise_size = self.head.noise_size if isinstance(self.head, NoisyLinear | NoisyDuelingHead) else 0
         self.return_moments = None
         if config.normalize_returns:

@@ -53,27 +53,6 @@ class CategoricalReturns(ReturnDistribution):
         self.num_outputs = num_atoms
         self.register_buffer("atoms", torch.linspace(v_min, v_max, num_atoms), persistent=False)
 
-    def first_logits(self) -> Tensor:
-        """Return logits of the flattest probabilities whose mean is 0, float32 ``[num_atoms]``.
-
-        Among all distributions with one mean, that of the highest entropy has logits proportional to the returns; on a
-        support that is symmetric about 0 they are 0. On any other, equal probabilities would start every value at the
-        support's centre, far from any return, and it would fall only as fast as the target network is copied. The mean
-        keeps a tenth of the support's width away from both bounds.
-        """
-        low, high = self.atoms[0].item(), self.atoms[-1].item()
-        margin = (high - low) / 10
-        mean = min(max(0.0, low + margin), high - margin)
-        returns = (self.atoms.double() - mean) / (high - low)
-        steep, flat = -100.0, 100.0  # logits per width of the support
-        for _ in range(60):
-            slope = (steep + flat) / 2
-            if (returns * (slope * returns).softmax(-1)).sum() < 0:
-                steep = slope
-            else:
-                flat = slope
-        return (slope * returns).float()
-
     def mean(self, outputs: Tensor) -> Tensor:
         """Return ``sum_i z_i p_i`` with ``p = softmax(outputs)``."""
         return (outputs.softmax(-1) * self.atoms).sum(-1)  # a product would be rounded within autocast

@@ -103,8 +103,7 @@ def evaluate_together(
     with first.code():
         teams = tuple(agents_by_policy(config, agents).values()) if agents else ()
     in_info = any(policy.algorithm.observation.mask_is_in_info for policy in policies.values())
-    population = 1 if agents else len(policies)
-    env = dataclasses.replace(env, teams=teams, population=population, mask_is_in_info=in_info)
+    env = dataclasses.replace(env, teams=teams, population=1 if agents else len(policies), mask_is_in_info=in_info)
     seed = secrets.randbits(31) if seed is None else seed
     with first.code():  # opponents are code, too
         evaluations = evaluate_models(

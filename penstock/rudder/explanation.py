@@ -17,7 +17,8 @@ from penstock.play.film import MAX_STEPS, make_stage, picture_of, require_writab
 from penstock.play.policy import Policy, environment_of, load_policy
 from penstock.process_state import ProcessState, plain_torch, seed_generators
 from penstock.rudder.arithmetic import as_learned, return_equivalent
-from penstock.rudder.predictor import ReturnPredictor, build_predictor, contributions
+from penstock.rudder.learning import Episode, LessonBatch, contributions_in
+from penstock.rudder.predictor import ReturnPredictor, build_predictor
 from penstock.rudder.settings import ROLE
 from penstock.runs.checkpoint import load_checkpoint, require_matching
 
@@ -128,16 +129,13 @@ def _play(policy: Policy, stage: gymnasium.Env, draws: bool, *, deterministic: b
 def explained(policy: Policy, predictor: ReturnPredictor, played: Played) -> tuple[np.ndarray, np.ndarray]:
     """Return redistributed rewards and predicted returns of an episode, float32 ``[T]`` each."""
     config: Any = policy.algorithm.config
-    obs = torch.from_numpy(policy.algorithm.observation.newest_of(played.obs)).unsqueeze(1)
-    first = torch.zeros(len(obs), 1, dtype=torch.bool)
-    first[0] = True
-    inputs = predictor.inputs(obs, obs[0], first, torch.from_numpy(played.action).unsqueeze(1))
-    start, valid = predictor.initial_memory(1), torch.ones_like(first)
-    points = config.points_of_attribution
-    found, _, _ = contributions(predictor, inputs, first, valid, start, torch.zeros(1), points)
-    predicted = predictor.as_return(predictor.unroll(inputs, first, valid, start)[0])
+    obs = policy.algorithm.observation.newest_of(played.obs)
+    batch = LessonBatch([Episode(obs, played.action, float(played.reward.sum()))])
+    found = contributions_in(predictor, batch, config.points_of_attribution, config.redistributor_chunk)
+    inputs, start = batch.inputs(predictor, slice(0, len(obs))), predictor.initial_memory(1)
+    predicted = predictor.as_return(predictor.unroll(inputs, batch.first, batch.valid, start)[0])
     if played.terminated:
-        found = return_equivalent(found, torch.tensor([float(played.reward.sum())]))
+        found = return_equivalent(found, batch.returns)
     return found.flatten().numpy(), predicted.flatten().numpy()
 
 

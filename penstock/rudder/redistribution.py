@@ -217,12 +217,10 @@ class EpisodeRedistribution:
             return None
         batch = LessonBatch([Episode(self._observation.newest_of(obs), action, 0.0)])
         contribution = contributions_in(self._predictor.network, batch, self._points, self._chunk)
-        first = torch.zeros(len(reward), 1, dtype=torch.bool)
-        terminated = first.clone()
-        first[0], terminated[-1] = True, is_terminated
-        account = Account.empty(1)
-        own, valid = torch.from_numpy(reward).unsqueeze(1), torch.ones_like(first)
-        redistributed, _, _ = redistribute(contribution, own, first, terminated, valid, account, quality)
+        terminated = torch.zeros_like(batch.valid)
+        terminated[-1] = is_terminated
+        own, account = torch.from_numpy(reward).unsqueeze(1), Account.empty(1)
+        redistributed, _, _ = redistribute(contribution, own, batch.first, terminated, batch.valid, account, quality)
         return redistributed.squeeze(1).numpy()
 
 

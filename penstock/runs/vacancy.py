@@ -31,13 +31,12 @@ def safe_name(name: str) -> str:
 
 def require_different(policies: Sequence[str]) -> None:
     """Raise `RunDirectoryError` if two policies would have the same directory within a run."""
-    owners: dict[str, str] = {}
-    for name in policies:
-        if (other := owners.setdefault(safe_name(name), name)) != name:
-            raise RunDirectoryError(
-                f"the policies {other!r} and {name!r} would both lie in policies/{safe_name(name)} of the run "
-                "directory: rename one of them, or give run_dir=None to write nothing"
-            )
+    places = [safe_name(name) for name in policies]
+    if shared := [name for name, place in zip(policies, places, strict=True) if places.count(place) > 1]:
+        raise RunDirectoryError(
+            f"the policies {', '.join(map(repr, shared))} would share a directory within the run, policies/"
+            f"{safe_name(shared[0])}: rename all but one of them, or give run_dir=None to write nothing"
+        )
 
 
 def new_directory(name: str) -> Path:

@@ -377,7 +377,7 @@ def test_policies_that_do_not_fit_the_agents_are_refused(settings, message):
 def test_policies_with_the_same_place_in_the_run_directory_are_refused(tmp_path):
     sides = {"a/b": SIDES["hunters"], "a b": SIDES["prey"]}
     run = {**SMALL, "backend": "serial", "policies": sides, "run_dir": tmp_path / "run"}
-    message = "policies 'a/b' and 'a b' would both lie in policies/a-b"
+    message = "policies 'a/b', 'a b' would share a directory within the run, policies/a-b"
     with pytest.raises(RunDirectoryError, match=message):
         penstock.APPO(**run)
 

@@ -55,26 +55,6 @@ def test_every_action_of_every_row_has_a_value_that_does_not_depend_on_the_other
         torch.testing.assert_close(torch.cat([q_network.q(row, noise) for row in x.split(1)]), q)
 
 
-@pytest.mark.parametrize(
-    ("v_min", "v_max", "mean"), [(-10.0, 10.0, 0.0), (-10.0, 50.0, 0.0), (0.0, 200.0, 20.0), (-9.0, -4.0, -4.5)]
-)
-def test_first_probabilities_have_mean_zero_or_the_nearest_within_the_support(v_min, v_max, mean):
-    returns = CategoricalReturns(61, v_min, v_max)
-    logits = returns.first_logits()
-    assert returns.mean(logits).item() == pytest.approx(mean, abs=1e-3)
-    torch.testing.assert_close(logits.diff(), logits.diff()[:1].expand(60), atol=1e-5, rtol=0)
-    if v_min == -v_max:
-        assert logits.abs().max() < 1e-6
-
-
-@HEADS
-def test_values_of_an_untrained_network_are_near_zero_on_any_support(dueling, noisy, monkeypatch):
-    """The support's centre is 20."""
-    monkeypatch.setitem(KINDS, "c51", lambda num_features: CategoricalReturns(51, -10.0, 50.0))
-    q_network = network("c51", dueling=dueling, noisy=noisy)
-    assert q_network.q(observations(VECTOR, B)).abs().max() < 2.0
-
-
 def test_means_have_all_their_digits_within_autocast():
     """Between 16 and 32 numbers in bfloat16 are 0.125 apart."""
     returns = CategoricalReturns(61, -10.0, 50.0)
