@@ -117,9 +117,8 @@ class Games(Group):
             team.finish_step()
         self._idle = 0 if any(team.asked.any() for team in self.teams) else self._idle + 1
         if self._idle == MOST_IDLE:
-            legal = "let a mask of legal actions be not 0 where an action is legal, and is_active in infos be True"
-            problem = f"expected an agent that is to act, found none in {MOST_IDLE:,} steps: all of them wait; {legal}"
-            raise self.failure("step", 0, None, problem)
+            found = f"expected an agent that is to act, found none in {MOST_IDLE:,} steps: all of them wait; "
+            raise self.failure("step", 0, None, f"{found}give masks with a legal action, and is_active=True in infos")
 
     def close(self) -> None:
         games, self._games = self._games, []

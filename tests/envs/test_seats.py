@@ -196,7 +196,7 @@ def test_masks_in_the_infos_of_agents_that_move_later_alone_are_refused():
             masks = {} if self.agent_selection == "player_0" else {"action_mask": np.array([1, 0], np.int8)}
             return (*super().last()[:-1], masks)
 
-    with pytest.raises(EnvironmentFailure, match="every info from .* with several agents that of each.*'player_1'"):
+    with pytest.raises(EnvironmentFailure, match=r"every info from .* with several agents that of each.*'player_1'"):
         play(seat_lanes(SecondMasked(2, 5, ["terminated"] * 2)), 2)
 
 
