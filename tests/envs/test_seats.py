@@ -233,7 +233,7 @@ def test_agents_that_all_wait_forever_end_the_run(monkeypatch):
             return {**super().shown(agent), "action_mask": np.zeros(2, np.int8)}
 
     monkeypatch.setattr("penstock.envs.game_group.MOST_IDLE", 5)
-    with pytest.raises(EnvironmentFailure, match=r"found none in 5 steps: all of them wait; let a mask .* be not 0"):
+    with pytest.raises(EnvironmentFailure, match="all of them wait; give masks with a legal action"):
         play(seat_lanes(Forbidden([Part(0, 3, "terminated")] * 2)), 9)
 
 
